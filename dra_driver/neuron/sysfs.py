@@ -37,7 +37,7 @@ _NO_SERIALS = {
     "deadbeef" * 2,
 }  # what a register reads as when the hardware doesn't answer
 _CORE_ARCHITECTURES = {"NCv1", "NCv2", "NCv3", "NCv4"}
-_LONGEST = 4096  # bytes read of a file: what sysfs gives at most
+_LONGEST = 1 << 16  # bytes read of a file; sysfs gives 4096, /proc/devices may be longer
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,17 @@ def read_machine(*, sysfs_root: Path, proc_root: Path) -> Machine:
 
 
 def _class_entries(sysfs_root: Path) -> list[tuple[int, Path]]:
-    """The class entries by ascending index; attributes of the class (`node_id_2`) and decoys aren't among them."""
-    if not sysfs_root.is_dir():
+    """The class entries by ascending index; others there (`node_id_2`, decoys) are none of ours."""
+    if not os.path.isdir(sysfs_root):  # noqa: PTH112 - Path.is_dir raises where it may not look
         raise NeuronError(f"no sysfs at {sysfs_root}: mount the host's /sys there or correct --sysfs-root")
+    folder = sysfs_root / CLASS
     try:
-        names = os.listdir(sysfs_root / CLASS)
+        entries = list(folder.iterdir())
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise NeuronError(f"can't list {sysfs_root / CLASS}: {_why(error)}") from error
-    found = [(int(match[1]), sysfs_root / CLASS / name) for name in names if (match := _CHIP.fullmatch(name))]
-    return sorted(found)
+        raise NeuronError(f"can't list {folder}: {_why(error)}") from error
+    return sorted((int(match[1]), entry) for entry in entries if (match := _CHIP.fullmatch(entry.name)))
 
 
 def _majors(devices: Path) -> frozenset[int]:
@@ -144,7 +144,7 @@ def _resolve(sysfs_root: Path, entry: Path) -> Path:
 
 
 def _device_number(folder: Path, index: int, majors: frozenset[int], proc_root: Path) -> int:
-    """The major of the chip's node. What the number says decides what a container gets, so all of it must fit."""
+    """The major of the chip's node. It decides what a container gets, so all of the number must fit."""
     path = folder / "dev"
     text = _required(path)
     match = _DEVICE_NUMBER.fullmatch(text)
@@ -260,12 +260,15 @@ def _contradictions(sysfs_root: Path, chips: list[Chip], instance_type: str) -> 
         found.append(f"{len(chips)} of the {size.chips} chips of a {instance_type} are usable")
     if size is not None:
         odd = [chip.index for chip in chips if chip.physical_cores != size.physical_cores]
-        found += [f"chip {i} hasn't the {size.physical_cores} cores of a {instance_type}'s" for i in odd]
+        found += [
+            f"chip {i} hasn't the {size.physical_cores} cores that a {instance_type} has per chip"
+            for i in odd
+        ]
     return [Problem(where, text) for text in found]
 
 
 def _required(path: Path) -> str:
-    """A file's text without surrounding space: `core_count` has no newline, `connected_devices` may have only one."""
+    """A file's text without the space around it: `core_count` has no newline, others may be one."""
     try:
         return _read(path).strip()
     except OSError as error:
