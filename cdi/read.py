@@ -53,7 +53,7 @@ def read(path: Path) -> Spec:
         OSError: the file can't be read.
     """
     content = path.read_bytes()
-    reader = parse_yaml if path.suffix == ".yaml" else parse
+    reader = parse_yaml if path.name.endswith(".yaml") else parse
     return reader(content, source=str(path))
 
 
