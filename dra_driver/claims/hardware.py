@@ -1,0 +1,23 @@
+"""What claims need to know of the node's hardware at the moment they are prepared."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from dra_driver.inventory.devices import Device
+from dra_driver.neuron.machine import Chip, Machine
+
+
+class Hardware(Protocol):
+    """The machine, as the driver last scanned it, and two questions to sysfs itself."""
+
+    def machine(self) -> Machine:
+        """The last scan, all of one moment."""
+
+    def devices(self) -> Mapping[str, Device]:
+        """Every device this node could offer, by name."""
+
+    def changed(self, chip: Chip) -> str | None:
+        """What sysfs says otherwise of the chip now (device number, serial, gone); None when it still holds."""
+
+    def busy(self, device: Device) -> str | None:
+        """Which of the device's cores a process still holds memory on; None when none is seen."""

@@ -1,0 +1,152 @@
+"""The journal: one file a claim, `<claim UID>.record`, in the state directory.
+
+Writing is temporary file, fsync, rename, fsync of the directory. What is on disk is the truth, under a lock that every
+instance on the node takes; memory is a cache keyed by file identity. Deleting needs nothing but the UID. One bad record
+never voids another: it is kept as `Damaged`, and what it may hold is for the caller to block.
+"""
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dra_driver.claims.records import Damaged, Record, RecordError, checked_uid, decode, encode
+from dra_driver.claims.refusals import Reason, Refusal
+
+_SUFFIX = ".record"
+Identity = tuple[int, int, int]
+
+
+class RecordStore:
+    """All records of a node. Read and change them inside `with store.locked():` only."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._mutex = threading.RLock()
+        self._cache: dict[str, tuple[Identity, Record | Damaged]] = {}
+        try:
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._lock_file = os.open(directory / "lock", flags, 0o600)
+        except OSError as error:
+            raise RecordError(
+                f"can't use the state directory {directory}: {error.strerror}; it must be writable and on a disk"
+                " that outlives a reboot"
+            ) from error
+
+    def close(self) -> None:
+        """Let go of the lock file."""
+        os.close(self._lock_file)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the node's lock: against threads here and other instances of the driver."""
+        with self._mutex:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            try:
+                self._refresh()
+                yield
+            finally:
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    def records(self) -> dict[str, Record]:
+        """Readable records by claim UID."""
+        return {uid: entry for uid, (_, entry) in self._cache.items() if isinstance(entry, Record)}
+
+    def damaged(self) -> list[Damaged]:
+        """Records that can't be read."""
+        return [entry for _, entry in self._cache.values() if isinstance(entry, Damaged)]
+
+    def save(self, records: Iterable[Record]) -> None:
+        """Make these records durable, in one go.
+
+        Raises:
+            Refusal: the disk refused; what was there before still is.
+        """
+        written: list[tuple[Record, Path]] = []
+        try:
+            written.extend((record, self._temporary(record)) for record in records)
+            for record, temporary in written:
+                temporary.replace(self._path(record.claim.uid))
+            self._sync()
+        except OSError as error:
+            for _, temporary in written:
+                with suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+            raise _storage("write a record in", self._directory, error) from error
+        finally:
+            self._refresh()
+
+    def forget(self, uid: str) -> bool:
+        """Remove a claim's record durably; False when there was none.
+
+        Raises:
+            Refusal: the disk refused; the claim is still held.
+        """
+        path = self._path(uid)
+        try:
+            path.unlink()
+            self._sync()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _storage("remove", path, error) from error
+        finally:
+            self._cache.pop(uid, None)
+            self._refresh()
+        return True
+
+    def _path(self, uid: str) -> Path:
+        return self._directory / f"{checked_uid(uid)}{_SUFFIX}"
+
+    def _temporary(self, record: Record) -> Path:
+        path = self._directory / f".{checked_uid(record.claim.uid)}.tmp"
+        with path.open("wb") as file:
+            file.write(encode(record))
+            file.flush()
+            os.fsync(file.fileno())
+        return path
+
+    def _sync(self) -> None:
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _refresh(self) -> None:
+        found: dict[str, tuple[Identity, Record | Damaged]] = {}
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(_SUFFIX) and not entry.name.startswith("."):
+                    uid = entry.name.removesuffix(_SUFFIX)
+                    found[uid] = self._load(uid, Path(entry.path), entry.stat(follow_symlinks=False))
+        self._cache = found
+
+    def _load(self, uid: str, path: Path, stat: os.stat_result) -> tuple[Identity, Record | Damaged]:
+        identity = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        cached = self._cache.get(uid)
+        if cached and cached[0] == identity:
+            return cached
+        try:
+            record = decode(path.read_bytes(), uid=uid)
+        except (OSError, RecordError) as error:
+            return identity, Damaged(uid, path, str(error))
+        return identity, record
+
+
+def load(directory: Path) -> tuple[list[Record], list[Damaged]]:
+    """Read all records without a lock, for people who look; nothing is created or changed."""
+    good, bad = [], []
+    for path in sorted(directory.glob(f"*{_SUFFIX}")):
+        try:
+            good.append(decode(path.read_bytes(), uid=path.stem))
+        except (OSError, RecordError) as error:
+            bad.append(Damaged(path.stem, path, str(error)))
+    return good, bad
+
+
+def _storage(action: str, path: Path, error: OSError) -> Refusal:
+    return Refusal(Reason.STORAGE, f"can't {action} {path}: {error.strerror}; free space or mount it writable")
