@@ -130,7 +130,5 @@ def _make(size: str, folder: Path) -> int:
         print(f"coreslice machine make: can't write {error.filename}: {error.strerror}", file=sys.stderr)
         return FAILED
     print(f"{size} made. See it with:")
-    print(
-        f"  coreslice machine show --sysfs-root {os.fspath(paths.sysfs)} --proc-root {os.fspath(paths.proc)}"
-    )
+    print(f"  coreslice machine show --sysfs-root {os.fspath(paths.sysfs)} --proc-root {os.fspath(paths.proc)}")
     return GOOD

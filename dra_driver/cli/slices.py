@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from dra_driver.simulator.machines import make_machine
 DRIVER_NAME = "neuron.coreslice.dev"
 GOOD, FAILED, WRONG_USE = 0, 1, 2
 
+_NUMBERLIKE = re.compile(r"[0-9+.-]")
+
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Adds `slices`."""
@@ -30,9 +33,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     where.add_argument("--machine", metavar="SIZE", help=f"of a simulated machine: {', '.join(SIZES)}")
     where.add_argument("--sysfs-root", type=Path, metavar="DIR", help="of the hardware there (default /sys)")
     parser.add_argument("--proc-root", type=Path, metavar="DIR", help="its /proc (default /proc)")
-    parser.add_argument(
-        "--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname()
-    )
+    parser.add_argument("--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname())
     parser.add_argument("--node-uid", metavar="U", help="the Node's UID, for the owner reference")
     parser.add_argument("--driver-name", metavar="D", default=DRIVER_NAME)
     parser.add_argument(
@@ -95,7 +96,20 @@ def _render(value: dict[str, Any], output: str) -> str:
     except ImportError as error:
         text = "-o yaml needs PyYAML: install coreslice[demo], or take -o json"
         raise CoresliceError(text) from error
-    rendered: str = yaml.safe_dump(value, sort_keys=False)
+
+    class Dumper(yaml.SafeDumper):
+        """Quotes what starts like a number: to kubectl a bare serial `1234567e12345678` is one."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            """Objects stand alone: what they share is written in each."""
+            del data
+            return True
+
+    def quote(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, "'" if _NUMBERLIKE.match(text) else None)
+
+    Dumper.add_representer(str, quote)
+    rendered: str = yaml.dump(value, Dumper=Dumper, sort_keys=False)
     return rendered
 
 

@@ -67,9 +67,7 @@ def publishing_order(device: Device) -> tuple[int, ...]:
             return (2, len(device.chips), -chip, 0, device.lnc)
 
 
-def shape(
-    name: str, offered: Iterable[Device], held: Mapping[str, Mapping[str, Any]] | None = None
-) -> Device | None:
+def shape(name: str, offered: Iterable[Device], held: Mapping[str, Mapping[str, Any]] | None = None) -> Device | None:
     """The device of an allocated name, None when there is none such.
 
     What is held counts as it was published, whatever the machine offers under that name now.
@@ -97,8 +95,7 @@ def from_wire(wire: Mapping[str, Any]) -> Device:
     """
     try:
         chip, count, first, cores, lnc = (
-            attributes.read_integer(wire, key)
-            for key in ("index", "chips", "firstCore", "cores", "logicalNeuronCore")
+            attributes.read_integer(wire, key) for key in ("index", "chips", "firstCore", "cores", "logicalNeuronCore")
         )
         kind = DeviceType(wire["attributes"]["type"]["string"])
         name = str(wire["name"])

@@ -2,9 +2,7 @@
 
 import re
 
-DEVICES_PER_SLICE = (
-    64  # 128 without counters and taints; always the lower one, so that a taint never re-splits
-)
+DEVICES_PER_SLICE = 64  # 128 without counters and taints; always the lower one, so that a taint never re-splits
 COUNTER_SETS_PER_SLICE = 8
 COUNTERS_PER_SET = 32
 COUNTER_SETS_PER_DEVICE = 2

@@ -45,9 +45,7 @@ class Pool:
             ("node name", self.node, limits.POOL_NAME - 1 - len(self.driver)),
         ):
             if len(name) > longest or not limits.DNS_SUBDOMAIN.fullmatch(name):
-                raise InventoryError(
-                    f"{what} {name!r} must be a DNS subdomain of at most {longest} characters"
-                )
+                raise InventoryError(f"{what} {name!r} must be a DNS subdomain of at most {longest} characters")
 
     @property
     def name(self) -> str:
@@ -96,10 +94,8 @@ def build(
         contents = _counted(devices, totals, kept)
     else:
         contents = _uncounted(devices, kept, layout.granularity)
-    return [
-        _slice(pool, owner, index, {**content, "pool": _pool(pool, generation, len(contents))})
-        for index, content in enumerate(contents)
-    ]
+    state = {"name": pool.name, "generation": generation, "resourceSliceCount": len(contents)}
+    return [_slice(pool, owner, index, {"pool": dict(state), **content}) for index, content in enumerate(contents)]
 
 
 def _counted(devices: Sequence[Device], totals: Mapping[int, int], kept: Sequence[Device]) -> list[Wire]:
@@ -180,10 +176,6 @@ def _counter_set(name: str, counters: Mapping[str, int]) -> Wire:
 def _device_slices(wires: Sequence[Wire]) -> list[Wire]:
     step = limits.DEVICES_PER_SLICE
     return [{"devices": list(wires[start : start + step])} for start in range(0, len(wires), step)]
-
-
-def _pool(pool: Pool, generation: int, count: int) -> Wire:
-    return {"name": pool.name, "generation": generation, "resourceSliceCount": count}
 
 
 def _slice(pool: Pool, owner: NodeOwner | None, index: int, content: Wire) -> Wire:

@@ -134,9 +134,7 @@ def _resolve(sysfs_root: Path, entry: Path) -> Path:
     try:
         folder = entry.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise _Unusable(
-            entry, f"leads nowhere ({error}): is all of /sys mounted, and the driver well?"
-        ) from error
+        raise _Unusable(entry, f"leads nowhere ({error}): is all of /sys mounted, and the driver well?") from error
     inside = folder.is_relative_to(sysfs_root.resolve() / "devices")
     if not (inside and folder.is_dir() and folder.name == entry.name and folder.parent.name == CLASS.name):
         raise _Unusable(entry, f"leads to {folder}, which is no neuron_device of this sysfs; left out")
@@ -188,18 +186,14 @@ def _layout(folder: Path, driver_version: str) -> Layout:
             return layout
     missing = next(path for path in LAYOUTS[-1].required if not os.path.lexists(folder / path))
     known = ", ".join(layout.name for layout in LAYOUTS)
-    reason = (
-        f"is missing: kernel driver {driver_version or 'of unknown version'} lays sysfs out in a way that"
-    )
+    reason = f"is missing: kernel driver {driver_version or 'of unknown version'} lays sysfs out in a way that"
     raise _Unusable(folder / missing, f"{reason} isn't known here (known: {known}); chip left out")
 
 
 def _refuse_unsupported(path: Path, driver_version: str) -> None:
     """Inferentia1 left the kernel driver by 2.25: its chips show up but can't be used (BC-114)."""
     if _line(path) == "NDv1" and version.parts(driver_version) >= (2, 25):
-        reason = (
-            f"says NDv1: chip unsupported by driver {driver_version}, 2.21 is the last that runs it; left out"
-        )
+        reason = f"says NDv1: chip unsupported by driver {driver_version}, 2.21 is the last that runs it; left out"
         raise _Unusable(path, reason)
 
 
@@ -260,10 +254,7 @@ def _contradictions(sysfs_root: Path, chips: list[Chip], instance_type: str) -> 
         found.append(f"{len(chips)} of the {size.chips} chips of a {instance_type} are usable")
     if size is not None:
         odd = [chip.index for chip in chips if chip.physical_cores != size.physical_cores]
-        found += [
-            f"chip {i} hasn't the {size.physical_cores} cores that a {instance_type} has per chip"
-            for i in odd
-        ]
+        found += [f"chip {i} hasn't the {size.physical_cores} cores that a {instance_type} has per chip" for i in odd]
     return [Problem(where, text) for text in found]
 
 

@@ -41,8 +41,7 @@ _STATUS = _words(
     "execute_sw_psum_collision execute_sw_sequencer_fatal hw_repairable_hbm_ue_error"
 )
 _ECC = _words(
-    "sram_ecc_uncorrected mem_ecc_uncorrected mem_ecc_repairable_uncorrected sram_ecc_corrected "
-    "mem_ecc_corrected"
+    "sram_ecc_uncorrected mem_ecc_uncorrected mem_ecc_repairable_uncorrected sram_ecc_corrected mem_ecc_corrected"
 )
 
 
@@ -68,7 +67,7 @@ class MachinePaths:
 
 
 def make_machine(
-    size: str,
+    size: str | Size,
     root: Path,
     *,
     major: int = 243,
@@ -78,10 +77,10 @@ def make_machine(
 ) -> MachinePaths:
     """A whole machine of that EC2 size in `root/sys`, `root/proc` and `root/dev`.
 
-    `serials` are by chip, made up when not given. Raises MachineError for a size that isn't in the catalogue,
-    a folder that already holds a machine, or nodes that can't be made.
+    A size that isn't in the catalogue is given as a row of its own. `serials` are by chip, made up when not given.
+    Raises MachineError for an unknown size, a folder that holds a machine, or nodes that can't be made.
     """
-    row = lookup(size)
+    row = size if isinstance(size, Size) else lookup(size)
     if row is None:
         raise MachineError(f"size {size!r} isn't known; known are {', '.join(SIZES)}")
     paths = MachinePaths(root / "sys", root / "proc", root / "dev")
@@ -89,7 +88,7 @@ def make_machine(
         raise MachineError(f"{', '.join(existing)} exists already; choose an empty folder")
     if real_nodes:
         _check_major(major)
-    _host(paths, size, major, driver_version)
+    _host(paths, size if isinstance(size, str) else size.name, major, driver_version)
     for index in range(row.chips):
         serial = serials[index] if serials is not None else f"9ff5434815c8{0xBD80 + index:04x}"
         _chip(paths, row, index, f"{major}:{index}", serial)
@@ -145,9 +144,10 @@ def reboot(paths: MachinePaths, boot_id: str, *, major: int) -> None:
 
 def put(path: Path, text: str, mode: int = 0o644) -> None:
     """Writes one file of the tree with its folders, at once as a reader sees it; an old file's mode stays."""
-    if path.exists():
+    try:
         mode = stat.S_IMODE(path.stat().st_mode)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text)
     fresh.chmod(mode)
@@ -242,9 +242,7 @@ def _node(path: Path, mode: int, kind: int, number: int, *, real: bool) -> None:
 def _check_major(major: int) -> None:
     """A node of a major that a driver here owns could be opened: that would be somebody's real device."""
     if not _host_majors().isdisjoint({major, major + _NVME_OFFSET}):
-        text = (
-            f"major {major} or {major + _NVME_OFFSET} belongs to a driver of this host; take unused_major()"
-        )
+        text = f"major {major} or {major + _NVME_OFFSET} belongs to a driver of this host; take unused_major()"
         raise MachineError(text)
 
 
