@@ -5,6 +5,8 @@ Shapes follow the DRA gRPC API v1 (k8s.io/kubelet, pkg/apis/dra/v1).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
 
@@ -66,3 +68,41 @@ class ClaimService(Protocol):
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Failed | None]:
         """Answer every claim, keyed by UID; None is success."""
+
+
+class DeviceState(Enum):
+    """What is known of a device's health."""
+
+    UNKNOWN = "unknown"
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+
+
+@dataclass(frozen=True)
+class DeviceHealth:
+    """One device's health as the kubelet shows it in a pod's status; `message` is for people."""
+
+    pool: str
+    device: str
+    state: DeviceState = DeviceState.UNKNOWN
+    message: str = ""
+
+
+class RegistrationStatus(Enum):
+    """How far the kubelet's acknowledgement has come."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class RegistrationState:
+    """The last registration. `text` says what is waited for, or the kubelet's words when it refused."""
+
+    status: RegistrationStatus
+    socket: Path
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"registration {self.status.value}: {self.text or self.socket}"

@@ -15,7 +15,19 @@ API = "dra_driver/kubelet/api"
 PROTOS = sorted(path.stem for path in (ROOT / "proto" / API).glob("*.proto"))
 KINDS = {
     getattr(FieldDescriptor, f"TYPE_{kind.upper()}"): kind
-    for kind in ("bool", "int32", "int64", "uint32", "uint64", "string", "bytes", "double", "float", "enum", "message")
+    for kind in (
+        "bool",
+        "int32",
+        "int64",
+        "uint32",
+        "uint64",
+        "string",
+        "bytes",
+        "double",
+        "float",
+        "enum",
+        "message",
+    )
 }
 
 
@@ -73,7 +85,9 @@ def contract(name: str) -> dict[str, Any]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if "_pb2" in path.name and path.is_file()}
+    return {
+        path.name: path.read_bytes() for path in folder.iterdir() if "_pb2" in path.name and path.is_file()
+    }
 
 
 def test_generated_code_is_not_stale(tmp_path: Path) -> None:
