@@ -1,0 +1,103 @@
+"""The node's hardware as the rest of the daemon sees it: one snapshot, replaced as a whole at each scan."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dra_driver.errors import NeuronError
+from dra_driver.inventory.devices import Device, devices, physical_cores
+from dra_driver.neuron import now
+from dra_driver.neuron.catalogue import instance_is_neuron
+from dra_driver.neuron.machine import Chip, Machine
+from dra_driver.neuron.sysfs import read_machine
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One look at the machine and the devices it makes."""
+
+    machine: Machine
+    devices: Mapping[str, Device]
+
+
+class NodeHardware:
+    """Implements `claims.hardware.Hardware` on sysfs. Raises NeuronError where the first scan fails."""
+
+    def __init__(self, *, sysfs_root: Path, proc_root: Path) -> None:
+        self._sysfs_root = sysfs_root
+        self._proc_root = proc_root
+        self._lock = threading.Lock()
+        self._scan = self._look()
+        self._report(Machine())
+
+    def rescan(self) -> bool:
+        """Look again; whether anything is different. An unreadable tree leaves the last snapshot."""
+        with self._lock:
+            before = self._scan
+            try:
+                self._scan = self._look()
+            except NeuronError as error:
+                log.error("the machine can't be scanned: %s", error)  # noqa: TRY400
+                return False
+            if self._scan.machine == before.machine:
+                return False
+            self._report(before.machine)
+            return True
+
+    def machine(self) -> Machine:
+        """The last scan."""
+        return self._scan.machine
+
+    def devices(self) -> Mapping[str, Device]:
+        """All devices of the last scan, by name, in publishing order."""
+        return self._scan.devices
+
+    def missing(self) -> str | None:
+        """Why a machine that DMI calls a Neuron instance shows no chip; None when it does, or is another kind."""
+        machine = self.machine()
+        if machine.chips or not instance_is_neuron(machine.instance_type):
+            return None
+        why = "; ".join(f"{problem.path} {problem.reason}" for problem in machine.problems)
+        return f"a {machine.instance_type} has Neuron chips, but sysfs shows none: {why or 'no kernel module?'}"
+
+    def changed(self, chip: Chip) -> str | None:
+        """What sysfs says otherwise of a chip now."""
+        return now.changed(chip, sysfs_root=self._sysfs_root)
+
+    def busy(self, device: Device) -> str | None:
+        """Which of its cores a process holds device memory on."""
+        cores = physical_cores(device)
+        for index in device.chips:
+            chip = self.machine().chip(index)
+            own = sorted(core for of, core in cores if of == index)
+            if chip and own and (held := now.memory_held(chip, _span(own), sysfs_root=self._sysfs_root)):
+                return held
+        return None
+
+    def _look(self) -> Scan:
+        machine = read_machine(sysfs_root=self._sysfs_root, proc_root=self._proc_root)
+        return Scan(machine, {device.name: device for device in devices(machine)})
+
+    def _report(self, before: Machine) -> None:
+        machine = self.machine()
+        for problem in machine.problems:
+            if problem not in before.problems:
+                log.warning("%s %s", problem.path, problem.reason)
+        if machine.chips != before.chips or not machine.chips:
+            log.info(
+                "machine scanned",
+                extra={
+                    "instance_type": machine.instance_type,
+                    "chips": len(machine.chips),
+                    "cores": sum(chip.physical_cores for chip in machine.chips),
+                    "driver_version": machine.driver_version,
+                },
+            )
+
+
+def _span(cores: list[int]) -> range:
+    return range(cores[0], cores[-1] + 1)

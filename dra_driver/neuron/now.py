@@ -1,0 +1,49 @@
+"""Two questions to sysfs at the moment a chip is given: is it still that chip, and does a process hold memory on it?
+
+The scan is a snapshot that may be half a minute old; these read a few files of one chip, each in microseconds.
+"""
+
+from pathlib import Path
+
+from dra_driver.neuron.machine import Chip
+from dra_driver.neuron.sysfs import CLASS
+
+
+def changed(chip: Chip, *, sysfs_root: Path) -> str | None:
+    """What is otherwise than in the snapshot: gone, another device number or serial. None when it still holds."""
+    folder = sysfs_root / CLASS / f"neuron{chip.index}"
+    number = _text(folder / "dev")
+    if number is None:
+        return f"{folder} is gone or can't be read; is the kernel module still loaded?"
+    if number != f"{chip.major}:{chip.minor}":
+        return f"its device number is {number} now, it was {chip.major}:{chip.minor}"
+    serial = (_text(folder / "info/serial_number") or "").lower()
+    if chip.serial and serial and serial != chip.serial:
+        return f"its serial is {serial} now, it was {chip.serial}"
+    return None
+
+
+def memory_held(chip: Chip, cores: range, *, sysfs_root: Path) -> str | None:
+    """Which of the physical cores a process holds device memory on (kernel driver 2.30+); None when none is seen.
+
+    Where cores pair up (NCv3 on) sysfs numbers them otherwise than workloads do, so all cores of the chip count.
+    """
+    wanted = range(chip.physical_cores) if chip.max_lnc > 1 else cores
+    holding = [core for core in wanted if _present(_core(sysfs_root, chip.index, core))]
+    return f"device memory is in use on core {holding[0]} of chip {chip.index}" if holding else None
+
+
+def _core(sysfs_root: Path, chip: int, core: int) -> Path:
+    return sysfs_root / CLASS / f"neuron{chip}" / f"neuron_core{core}" / "stats/memory_usage/device_mem"
+
+
+def _present(folder: Path) -> bool:
+    """Whether any category that a process owns is above zero."""
+    return any((_text(path) or "0") not in ("", "0") for path in folder.glob("*/present"))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None

@@ -1,0 +1,153 @@
+"""Every flag and environment variable of the daemon, once; a flag wins over its variable.
+
+The names of the variables are those that AWS's chart sets for its own driver, where it has one.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from dra_driver.errors import SettingsError
+
+DRIVER_NAME = "neuron.coreslice.dev"
+_SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
+
+
+class Granularity(StrEnum):
+    """What is offered where the API server drops counters."""
+
+    CHIP = "chip"
+    CORE = "core"
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+def _setting(default: Any, *, env: str, text: str, **limits: Any) -> Any:
+    return Field(default, description=text, json_schema_extra={"env": env}, **limits)
+
+
+class Settings(BaseModel):
+    """The effective configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node_name: str = _setting(
+        ..., env="NODE_NAME", text="this node's name in the API", pattern=_SUBDOMAIN, max_length=253
+    )
+    pod_uid: str = _setting(
+        "", env="POD_UID", text="UID of the driver's pod; part of the socket names", pattern=r"^[A-Za-z0-9_-]{0,63}$"
+    )
+    driver_name: str = _setting(
+        DRIVER_NAME, env="DRIVER_NAME", text="the driver's name in the API", pattern=_SUBDOMAIN, max_length=63
+    )
+    kubelet_plugins_dir: Path = _setting(
+        Path("/var/lib/kubelet/plugins"), env="KUBELET_PLUGINS_DIRECTORY_PATH", text="the kubelet's folder of plugins"
+    )
+    kubelet_registrar_dir: Path = _setting(
+        Path("/var/lib/kubelet/plugins_registry"),
+        env="KUBELET_REGISTRAR_DIRECTORY_PATH",
+        text="the folder that the kubelet watches for registrations",
+    )
+    cdi_root: Path = _setting(Path("/var/run/cdi"), env="CDI_ROOT", text="where the runtime reads CDI specs")
+    state_dir: Path | None = _setting(
+        None, env="STATE_DIR", text="where claim records lie; the default is claims/ in the driver's plugin folder"
+    )
+    sysfs_root: Path = _setting(Path("/sys"), env="SYSFS_ROOT", text="the root of sysfs")
+    proc_root: Path = _setting(Path("/proc"), env="PROC_ROOT", text="the root of procfs")
+    kubeconfig: Path | None = _setting(None, env="KUBECONFIG", text="credentials; without it those of the pod")
+    healthcheck_port: int = _setting(
+        51515, env="HEALTHCHECK_PORT", text="TCP port of gRPC health; 0 takes any, -1 none", ge=-1, le=65535
+    )
+    healthcheck_address: str = _setting("0.0.0.0", env="HEALTHCHECK_ADDRESS", text="address of gRPC health")  # noqa: S104
+    granularity_without_counters: Granularity = _setting(
+        Granularity.CHIP,
+        env="GRANULARITY_WITHOUT_COUNTERS",
+        text="the one granularity to offer where the API server drops counters",
+    )
+    visible_cores_on_chips: bool = _setting(
+        False,
+        env="VISIBLE_CORES_ON_CHIPS",
+        text="set NEURON_RT_VISIBLE_CORES for whole chips too; it overrides a pod's own NEURON_RT_NUM_CORES",
+    )
+    read_pods: bool = _setting(True, env="READ_PODS", text="whether the driver may get pods")
+    prepare_wait: float = _setting(
+        20.0, env="PREPARE_WAIT", text="seconds to wait inside a call for what may pass", ge=0, le=35
+    )
+    rescan_interval: float = _setting(30.0, env="RESCAN_INTERVAL", text="seconds between looks at sysfs", ge=1, le=3600)
+    log_level: str = _setting(
+        "INFO", env="LOG_LEVEL", text="DEBUG, INFO, WARNING or ERROR", pattern="^(DEBUG|INFO|WARNING|ERROR)$"
+    )
+    log_format: LogFormat = _setting(LogFormat.JSON, env="LOG_FORMAT", text="json or text")
+
+    @field_validator("kubelet_plugins_dir", "kubelet_registrar_dir", "cdi_root", "state_dir", "sysfs_root", "proc_root")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_absolute():
+            raise ValueError("must be an absolute path, since the kubelet and the runtime see it too")
+        return value
+
+    @property
+    def records_dir(self) -> Path:
+        """Where the records lie."""
+        return self.state_dir or self.kubelet_plugins_dir / self.driver_name / "claims"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag a setting; unset ones stay None, so that the environment can speak."""
+    for name, field in Settings.model_fields.items():
+        text = f"{field.description} (env {_env(name)}"
+        text += ")" if field.is_required() else f"; default {_shown(field.default)})"
+        parser.add_argument(_flag(name), metavar=name.split("_")[-1].upper(), help=text.replace("%", "%%"))
+
+
+def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+    """Flags over environment over defaults.
+
+    Raises:
+        SettingsError: names each flag, its value and what is allowed.
+    """
+    given: dict[str, str] = {}
+    for name in Settings.model_fields:
+        value = getattr(arguments, name, None) or environment.get(_env(name)) or None
+        if value is not None:
+            given[name] = value
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as error:
+        raise SettingsError("; ".join(_told(entry) for entry in error.errors())) from error
+
+
+def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """From a command line; for tests and embedding."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return load(parser.parse_args(argv), environment)
+
+
+def _told(entry: Any) -> str:
+    name = str(entry["loc"][0])
+    if entry["type"] == "missing":
+        return f"{_flag(name)} (or {_env(name)}) is needed: {Settings.model_fields[name].description}"
+    return f"{_flag(name)} (or {_env(name)}) is {str(entry['input'])!r}: {entry['msg']}"
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _env(name: str) -> str:
+    extra = Settings.model_fields[name].json_schema_extra
+    return str(extra["env"]) if isinstance(extra, dict) else ""
+
+
+def _shown(value: Any) -> str:
+    return "none" if value in (None, "") else str(value)
