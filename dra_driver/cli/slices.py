@@ -33,7 +33,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     where.add_argument("--machine", metavar="SIZE", help=f"of a simulated machine: {', '.join(SIZES)}")
     where.add_argument("--sysfs-root", type=Path, metavar="DIR", help="of the hardware there (default /sys)")
     parser.add_argument("--proc-root", type=Path, metavar="DIR", help="its /proc (default /proc)")
-    parser.add_argument("--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname())
+    parser.add_argument("--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname().lower())
     parser.add_argument("--node-uid", metavar="U", help="the Node's UID, for the owner reference")
     parser.add_argument("--driver-name", metavar="D", default=DRIVER_NAME)
     parser.add_argument(

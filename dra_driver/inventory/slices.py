@@ -90,10 +90,7 @@ def build(
     `totals` are the physical cores by chip index. Read-only: the result shares the devices' `wire`.
     """
     kept = [from_wire(wire) for wire in (held or {}).values()]
-    if layout.counted:
-        contents = _counted(devices, totals, kept)
-    else:
-        contents = _uncounted(devices, kept, layout.granularity)
+    contents = _counted(devices, totals, kept) if layout.counted else _uncounted(devices, kept, layout.granularity)
     state = {"name": pool.name, "generation": generation, "resourceSliceCount": len(contents)}
     return [_slice(pool, owner, index, {"pool": dict(state), **content}) for index, content in enumerate(contents)]
 

@@ -1,0 +1,133 @@
+"""`coreslice slices`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.cli import slices
+from dra_driver.inventory.devices import devices, totals
+from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build
+from dra_driver.neuron.sysfs import read_machine
+from dra_driver.simulator.machines import make_machine, put, remove_chip
+
+Call = Callable[..., int]
+Captured = pytest.CaptureFixture[str]
+
+
+def items(text: str) -> list[dict[str, Any]]:
+    value = json.loads(text)
+    assert (value["apiVersion"], value["kind"]) == ("v1", "List")
+    found: list[dict[str, Any]] = value["items"]
+    return found
+
+
+def test_of_a_tree_they_are_what_would_be_sent(call: Call, capsys: Captured, tmp_path: Path) -> None:
+    paths = make_machine("trn1.2xlarge", tmp_path)
+    roots = ("--sysfs-root", paths.sysfs, "--proc-root", paths.proc)
+    assert call("slices", *roots, "--node-name", "n1", "--node-uid", "5c9f", "--driver-name", "d.example.com") == 0
+    machine = read_machine(sysfs_root=paths.sysfs, proc_root=paths.proc)
+    assert items(capsys.readouterr().out) == build(
+        Pool("d.example.com", "n1"),
+        devices(machine),
+        totals(machine),
+        layout=Layout(37),
+        generation=1,
+        owner=NodeOwner("n1", "5c9f"),
+    )
+
+
+def test_of_a_simulated_machine(call: Call, capsys: Captured) -> None:
+    assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1") == 0
+    counters, listed = items(capsys.readouterr().out)
+    assert counters["metadata"] == {"name": "00000-neuron.coreslice.dev-n1"}
+    assert [device["name"] for device in listed["spec"]["devices"]] == ["core-0-0", "core-0-1", "chip-0"]
+
+
+@pytest.mark.parametrize("how", [("--without-counters",), ("--kubernetes-minor", "34")])
+def test_without_counters(call: Call, capsys: Captured, how: tuple[str, ...]) -> None:
+    assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1", *how) == 0
+    [listed] = items(capsys.readouterr().out)
+    assert [device["name"] for device in listed["spec"]["devices"]] == ["chip-0"]
+
+
+def test_yaml_says_the_same(call: Call, capsys: Captured) -> None:
+    command = ("slices", "--machine", "trn1.2xlarge", "--node-name", "n1", "--node-uid", "5c9f")
+    call(*command, "-o", "json")
+    as_json = json.loads(capsys.readouterr().out)
+    assert call(*command, "-o", "yaml") == 0
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text) == as_json
+    assert "&id" not in text
+
+
+@pytest.mark.parametrize("serial", ["1234567e12345678", "0000000000000017", "12345678901234_0"])
+def test_yaml_quotes_what_looks_like_a_number(call: Call, capsys: Captured, tmp_path: Path, serial: str) -> None:
+    """To Go's YAML reader the first is a float, though PyYAML writes and reads it bare."""
+    paths = make_machine("trn1.2xlarge", tmp_path, serials=[serial])
+    put(paths.sysfs / "devices/virtual/dmi/id/product_name", "1e3.1e5\n")
+    roots = ("--sysfs-root", paths.sysfs, "--proc-root", paths.proc)
+    assert call("slices", *roots, "--node-name", "n1", "-o", "yaml") == 0
+    text = capsys.readouterr().out
+    assert "string: '1e3.1e5'" in text
+    if serial.isalnum():
+        assert f"string: '{serial}'" in text
+
+
+def test_yaml_without_the_extra(call: Call, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1", "-o", "yaml") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "install coreslice[demo], or take -o json" in captured.err
+
+
+def test_the_node_name_comes_from_the_environment(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_NAME", "from-the-environment")
+    parser = argparse.ArgumentParser()
+    slices.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["slices", "--machine", "trn1.2xlarge"])
+    assert args.func(args) == 0
+    assert items(capsys.readouterr().out)[0]["spec"]["nodeName"] == "from-the-environment"
+
+
+def test_bc026_nothing_to_publish_is_said(call: Call, capsys: Captured, tmp_path: Path) -> None:
+    paths = make_machine("trn1.2xlarge", tmp_path)
+    remove_chip(paths, 0)
+    assert call("slices", "--sysfs-root", paths.sysfs, "--proc-root", paths.proc, "--node-name", "n1") == 1
+    captured = capsys.readouterr()
+    assert items(captured.out) == []
+    assert "0 of the 1 chips of a trn1.2xlarge are usable" in captured.err
+    assert "nothing to publish: no usable Neuron chip" in captured.err
+
+
+def test_no_tree(call: Call, capsys: Captured, tmp_path: Path) -> None:
+    assert call("slices", "--sysfs-root", tmp_path / "none", "--node-name", "n1") == 1
+    assert "no sysfs at" in capsys.readouterr().err
+
+
+def test_a_node_name_that_the_api_would_not_take(call: Call, capsys: Captured) -> None:
+    assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "Node_1") == 1
+    assert "node name 'Node_1' must be a DNS subdomain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--machine", "trn9.metal"), "known are: trn1.2xlarge"),
+        (("--machine", "trn1.2xlarge", "--proc-root", "/proc"), "--proc-root belongs to --sysfs-root"),
+    ],
+)
+def test_wrong_use(call: Call, capsys: Captured, arguments: tuple[str, ...], text: str) -> None:
+    assert call("slices", *arguments) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_size_and_a_tree_exclude_one_another(call: Call) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        call("slices", "--machine", "trn1.2xlarge", "--sysfs-root", "/sys")

@@ -1,0 +1,243 @@
+"""Names, attributes and shapes of devices."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dra_driver.inventory.devices import (
+    Device,
+    DeviceType,
+    InventoryError,
+    devices,
+    from_wire,
+    physical_cores,
+    shape,
+    totals,
+)
+from dra_driver.neuron.machine import Machine
+
+MakeMachine = Callable[..., Machine]
+
+CORE_KEYS = {
+    "type",
+    "index",
+    "chips",
+    "cores",
+    "firstCore",
+    "logicalNeuronCore",
+    "maxLogicalNeuronCore",
+    "family",
+    "instanceType",
+    "driverVersion",
+}
+CHIP_KEYS = CORE_KEYS | {
+    "physicalCores",
+    "serialNumber",
+    "coreArchitecture",
+    "driverVersionText",
+    "row",
+    "column",
+    "deviceId",
+}
+TYPES = {"type": "string", "family": "string", "instanceType": "string", "driverVersion": "version"}
+TYPES |= {"serialNumber": "string", "coreArchitecture": "string", "driverVersionText": "string"}
+
+
+def value(device: Device, key: str) -> Any:
+    [content] = device.wire["attributes"][key].values()
+    return content
+
+
+def named(found: tuple[Device, ...], name: str) -> Device:
+    device = shape(name, found)
+    assert device is not None
+    return device
+
+
+def test_one_chip_of_two_cores(machine: MakeMachine) -> None:
+    found = devices(machine())
+    assert [device.name for device in found] == ["core-0-0", "core-0-1", "chip-0"]
+    core, chip = found[1], found[2]
+    assert (core.type, core.chips, core.first_core, core.cores, core.lnc) == (DeviceType.CORE, (0,), 1, 1, 1)
+    assert (chip.type, chip.chips, chip.first_core, chip.cores, chip.lnc) == (DeviceType.CHIP, (0,), 0, 2, 1)
+
+
+def test_cores_ascend_and_chips_descend(machine: MakeMachine) -> None:
+    names = [device.name for device in devices(machine(chips=(0, 2, 10)))]
+    assert names == [
+        *("core-0-0", "core-0-1", "core-2-0", "core-2-1", "core-10-0", "core-10-1"),
+        *("chip-10", "chip-2", "chip-0"),
+    ]
+
+
+def test_names_say_the_lnc_on_hardware_that_knows_two(machine: MakeMachine) -> None:
+    hardware = machine(cores=8, architecture="NCv3")
+    one, two = devices(hardware, lnc=1), devices(hardware, lnc=2)
+    assert one[0].name == "core-0-0-lnc1"
+    assert [device.name for device in two] == [
+        *("core-0-0-lnc2", "core-0-1-lnc2", "core-0-2-lnc2", "core-0-3-lnc2"),
+        "chip-0-lnc2",
+    ]
+    assert {device.name for device in one}.isdisjoint(device.name for device in two)
+
+
+def test_lnc_2_means_nothing_to_hardware_without_it(machine: MakeMachine) -> None:
+    assert devices(machine(), lnc=2) == devices(machine(), lnc=1)
+
+
+@pytest.mark.parametrize("lnc", [0, 3, -1])
+def test_other_lncs_do_not_exist(machine: MakeMachine, lnc: int) -> None:
+    with pytest.raises(InventoryError, match=f"{lnc} doesn't exist: it is 1 or 2"):
+        devices(machine(), lnc=lnc)
+
+
+def test_no_chips_no_devices(machine: MakeMachine) -> None:
+    assert devices(machine(chips=0)) == ()
+
+
+@pytest.mark.parametrize(
+    "hardware",
+    [{}, {"cores": 8, "architecture": "NCv3"}, {"instance_type": "", "driver_version": ""}],
+)
+def test_every_device_has_all_its_attributes_of_one_type(machine: MakeMachine, hardware: dict[str, Any]) -> None:
+    for device in devices(machine(chips=3, **hardware)):
+        told = device.wire["attributes"]
+        assert set(told) == (CHIP_KEYS if device.type is DeviceType.CHIP else CORE_KEYS)
+        assert {key: list(entry) for key, entry in told.items()} == {key: [TYPES.get(key, "int")] for key in told}
+
+
+def test_what_a_core_says(machine: MakeMachine) -> None:
+    core = named(devices(machine(chips=4, cores=8, architecture="NCv3"), lnc=2), "core-3-1-lnc2")
+    told = {key: value(core, key) for key in sorted(core.wire["attributes"])}
+    assert told == {
+        "chips": 1,
+        "cores": 1,
+        "driverVersion": "2.30.2+0",
+        "family": "Trainium2",
+        "firstCore": 1,
+        "index": 3,
+        "instanceType": "trn1.2xlarge",
+        "logicalNeuronCore": 2,
+        "maxLogicalNeuronCore": 2,
+        "type": "core",
+    }
+
+
+def test_what_a_chip_says(machine: MakeMachine) -> None:
+    chip = named(devices(machine(chips=4, cores=8, architecture="NCv3"), lnc=2), "chip-3-lnc2")
+    told = {key: value(chip, key) for key in chip.wire["attributes"]}
+    assert (told["type"], told["index"], told["cores"], told["firstCore"]) == ("chip", 3, 4, 0)
+    assert (told["physicalCores"], told["deviceId"], told["serialNumber"]) == (8, 3, "9ff5434815c8bd80")
+    assert (told["coreArchitecture"], told["row"], told["column"]) == ("NCv3", -1, -1)
+
+
+@pytest.mark.parametrize("version", ["2.29", "2.x.8072.0", "garbage", "x" * 70, ""])
+def test_bc014_version_is_not_semver(machine: MakeMachine, version: str) -> None:
+    for device in devices(machine(driver_version=version)):
+        assert value(device, "driverVersion") == "0.0.0-unknown"
+    chip = devices(machine(driver_version=version))[-1]
+    assert value(chip, "driverVersionText") == version[:64]
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [("x" * 64, "x" * 64), ("x" * 65, "x" * 64), ("é" * 40, "é" * 32), ("x" + "é" * 40, "x" + "é" * 31)],
+)
+def test_strings_are_cut_to_64_bytes_between_characters(machine: MakeMachine, text: str, cut: str) -> None:
+    for device in devices(machine(instance_type=text)):
+        assert value(device, "instanceType") == cut
+
+
+def test_memory_is_shared_out_to_cores(machine: MakeMachine) -> None:
+    core, _, chip = devices(machine())
+    assert core.wire["capacity"] == {"memory": {"value": "16Gi"}}
+    assert chip.wire["capacity"] == {"memory": {"value": "32Gi"}}
+
+
+@pytest.mark.parametrize(("cores", "share"), [(1, "32Gi"), (8, "4Gi"), (3, "11184810Ki")])
+def test_shares_are_whole_and_canonical(machine: MakeMachine, cores: int, share: str) -> None:
+    assert devices(machine(cores=cores))[0].wire["capacity"] == {"memory": {"value": share}}
+
+
+@pytest.mark.parametrize(
+    "hardware", [{"instance_type": "trn9.xlarge"}, {"instance_type": ""}, {"architecture": "NCv3"}]
+)
+def test_memory_is_left_out_where_the_size_is_unknown_or_contradicts(
+    machine: MakeMachine, hardware: dict[str, Any]
+) -> None:
+    assert all("capacity" not in device.wire for device in devices(machine(**hardware)))
+
+
+def test_what_devices_draw_on_the_counters(machine: MakeMachine) -> None:
+    found = devices(machine(chips=2, cores=8, architecture="NCv3"), lnc=2)
+    core, chip = named(found, "core-1-2-lnc2"), named(found, "chip-1-lnc2")
+    assert core.wire["consumesCounters"] == [{"counterSet": "chips", "counters": {"chip-1": {"value": "2"}}}]
+    assert chip.wire["consumesCounters"] == [{"counterSet": "chips", "counters": {"chip-1": {"value": "8"}}}]
+
+
+def test_totals_are_physical_cores(machine: MakeMachine) -> None:
+    assert totals(machine(chips=(1, 4), cores=8, architecture="NCv3")) == {1: 8, 4: 8}
+
+
+def test_a_device_is_found_by_its_name(machine: MakeMachine) -> None:
+    found = devices(machine(chips=2))
+    assert shape("core-1-0", found) is found[2]
+    assert shape("core-2-0", found) is None
+    assert shape("core-1-0-lnc2", found) is None
+
+
+def test_a_held_device_is_found_though_the_hardware_is_gone(machine: MakeMachine) -> None:
+    before = devices(machine(chips=2))
+    held = {device.name: device.wire for device in before if device.chips == (1,)}
+    assert shape("core-1-0", devices(machine()), held) == before[2]
+
+
+def test_what_is_held_counts_as_it_was_published(machine: MakeMachine) -> None:
+    before = devices(machine(cores=2))[-1]
+    now = devices(machine(cores=4))
+    assert named(now, "chip-0").cores == 4
+    again = shape("chip-0", now, {"chip-0": before.wire})
+    assert again is not None
+    assert again.cores == 2
+
+
+@pytest.mark.parametrize("lnc", [1, 2])
+def test_devices_come_back_from_their_published_form(machine: MakeMachine, lnc: int) -> None:
+    for device in devices(machine(chips=3, cores=8, architecture="NCv3"), lnc=lnc):
+        assert from_wire(device.wire) == device
+
+
+@pytest.mark.parametrize("key", ["type", "index", "chips", "cores", "firstCore", "logicalNeuronCore"])
+@pytest.mark.parametrize("broken", [None, {}, {"bool": True}, {"int": "1"}, {"string": "rack"}])
+def test_a_published_form_that_says_too_little(machine: MakeMachine, key: str, broken: Any) -> None:
+    wire = dict(devices(machine())[0].wire)
+    told = {name: entry for name, entry in wire["attributes"].items() if name != key}
+    wire["attributes"] = told if broken is None else told | {key: broken}
+    with pytest.raises(InventoryError, match="device 'core-0-0' doesn't say what it covers"):
+        from_wire(wire)
+
+
+@pytest.mark.parametrize("change", [{"cores": 0}, {"chips": 0}, {"index": -1}, {"chips": 4}, {"logicalNeuronCore": 0}])
+def test_a_published_form_that_covers_nothing(machine: MakeMachine, change: dict[str, int]) -> None:
+    wire = dict(devices(machine())[0].wire)
+    wire["attributes"] = wire["attributes"] | {key: {"int": number} for key, number in change.items()}
+    with pytest.raises(InventoryError, match="covers nothing"):
+        from_wire(wire)
+
+
+@pytest.mark.parametrize("wire", [{}, {"name": "x"}, {"name": "x", "attributes": None}])
+def test_what_is_no_device_of_ours(wire: dict[str, Any]) -> None:
+    with pytest.raises(InventoryError, match="doesn't say what it covers"):
+        from_wire(wire)
+
+
+def test_overlap_is_seen_at_whatever_lnc(machine: MakeMachine) -> None:
+    hardware = machine(chips=2, cores=8, architecture="NCv3")
+    one, two = devices(hardware, lnc=1), devices(hardware, lnc=2)
+    pair = physical_cores(named(two, "core-1-1-lnc2"))
+    assert pair == {(1, 2), (1, 3)}
+    assert pair & physical_cores(named(one, "core-1-3-lnc1"))
+    assert not pair & physical_cores(named(one, "core-1-1-lnc1"))
+    assert pair < physical_cores(named(one, "chip-1-lnc1"))
+    assert not pair & physical_cores(named(one, "chip-0-lnc1"))

@@ -1,0 +1,261 @@
+"""Whatever the hardware: nothing that fits the counters overlaps, and the API's rules hold.
+
+Overlap and counters are worked out here from the published objects alone, as a scheduler and a container see
+them, not with the code under test.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dra_driver.inventory import limits
+from dra_driver.inventory.devices import DeviceType, devices, from_wire, physical_cores
+from dra_driver.inventory.slices import Layout, Pool, slice_name
+from dra_driver.neuron.machine import Machine
+
+Wire = dict[str, Any]
+Build = Callable[..., list[Wire]]
+
+LNC = st.sampled_from([1, 2])
+COUNTED = Layout(37)
+LAYOUTS = st.sampled_from(
+    [
+        COUNTED,
+        Layout(35),
+        Layout(34),
+        Layout(37, counters=False),
+        Layout(37, counters=False, granularity=DeviceType.CORE),
+    ]
+)
+QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def listed(found: Iterable[Wire]) -> list[Wire]:
+    return [device for item in found for device in item["spec"].get("devices", [])]
+
+
+def number(device: Mapping[str, Any], key: str) -> int:
+    value = device["attributes"][key]["int"]
+    assert isinstance(value, int)
+    return value
+
+
+def covers(device: Mapping[str, Any]) -> set[tuple[int, int]]:
+    """(chip, core at LNC 1) pairs, from what the device says of itself."""
+    lnc, chip, first = (number(device, key) for key in ("logicalNeuronCore", "index", "firstCore"))
+    return {(chip, core) for core in range(first * lnc, (first + number(device, "cores")) * lnc)}
+
+
+class Ledger:
+    """The counters of a pool, kept as a scheduler keeps them."""
+
+    def __init__(self, found: Iterable[Wire]) -> None:
+        self.left: Counter[tuple[str, str]] = Counter()
+        for item in found:
+            for entry in item["spec"].get("sharedCounters", []):
+                for name, counter in entry["counters"].items():
+                    self.left[entry["name"], name] = int(counter["value"])
+
+    def fits(self, device: Mapping[str, Any]) -> bool:
+        return all(self.left[counter] >= value for counter, value in self.draws(device).items())
+
+    def take(self, device: Mapping[str, Any]) -> None:
+        self.left.subtract(self.draws(device))
+
+    @staticmethod
+    def draws(device: Mapping[str, Any]) -> Counter[tuple[str, str]]:
+        return Counter(
+            {
+                (entry["counterSet"], name): int(counter["value"])
+                for entry in device.get("consumesCounters", [])
+                for name, counter in entry["counters"].items()
+            }
+        )
+
+
+def allocate(found: Sequence[Wire], dice: random.Random, taken: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
+    """Allocates in any order until nothing fits; `taken` are allocations from before."""
+    ledger, given_out = Ledger(found), list(taken)
+    for device in taken:
+        ledger.take(device)
+    free = [device for device in listed(found) if device["name"] not in {one["name"] for one in taken}]
+    dice.shuffle(free)
+    for device in free:
+        if ledger.fits(device):
+            ledger.take(device)
+            given_out.append(device)
+    return given_out
+
+
+def assert_disjoint(given_out: Iterable[Mapping[str, Any]]) -> None:
+    owners: dict[tuple[int, int], str] = {}
+    for device in given_out:
+        for core in covers(device):
+            assert core not in owners, f"{core} of {device['name']} belongs to {owners[core]}"
+            owners[core] = device["name"]
+
+
+@pytest.fixture(scope="session")
+def any_machine(machines: st.SearchStrategy[Machine]) -> st.SearchStrategy[Machine]:
+    return machines
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC)
+def test_no_two_devices_that_overlap_fit_the_counters(
+    data: st.DataObject, lnc: int, slices: Build, any_machine: st.SearchStrategy[Machine]
+) -> None:
+    """A set that fits and overlaps contains such a pair, and the pair alone fits too."""
+    found = slices(data.draw(any_machine), lnc=lnc)
+    names = listed(found)
+    for position, first in enumerate(names):
+        ledger = Ledger(found)
+        assert ledger.fits(first)
+        ledger.take(first)
+        for second in names[position + 1 :]:
+            assert not (covers(first) & covers(second) and ledger.fits(second))
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC, dice=st.randoms(use_true_random=False))
+def test_whatever_is_allocated_every_core_is_given_once(
+    data: st.DataObject, lnc: int, dice: random.Random, slices: Build, any_machine: st.SearchStrategy[Machine]
+) -> None:
+    machine = data.draw(any_machine)
+    given_out = allocate(slices(machine, lnc=lnc), dice)
+    assert_disjoint(given_out)
+    cores = sum(chip.physical_cores for chip in machine.chips)
+    assert sum(len(covers(device)) for device in given_out) == cores  # and none is lost
+
+
+@QUICK
+@given(data=st.data(), before=LNC, after=LNC, dice=st.randoms(use_true_random=False))
+def test_what_is_held_excludes_what_overlaps_after_any_change(
+    data: st.DataObject,
+    before: int,
+    after: int,
+    dice: random.Random,
+    slices: Build,
+    any_machine: st.SearchStrategy[Machine],
+) -> None:
+    machine = data.draw(any_machine)
+    published = slices(machine, lnc=before, layout=data.draw(LAYOUTS))
+    taken = [device for device in allocate(published, dice) if dice.random() < 0.4]
+    held = {device["name"]: device for device in taken}
+    left = Machine(tuple(chip for chip in machine.chips if dice.random() < 0.7), machine.instance_type, "2.31.7.0")
+    now = slices(left, lnc=after, layout=COUNTED, held=held)
+    shown = {device["name"]: device for device in listed(now)}
+    assert held.keys() <= shown.keys()
+    for name, device in held.items():
+        assert shown[name] == {"consumesCounters": shown[name]["consumesCounters"]} | device
+    assert_disjoint(allocate(now, dice, taken=[shown[name] for name in held]))
+
+
+@QUICK
+@given(data=st.data(), before=LNC, after=LNC, dice=st.randoms(use_true_random=False))
+def test_without_counters_nothing_listed_overlaps_anything_listed_or_held(
+    data: st.DataObject,
+    before: int,
+    after: int,
+    dice: random.Random,
+    slices: Build,
+    any_machine: st.SearchStrategy[Machine],
+) -> None:
+    machine = data.draw(any_machine)
+    taken = [device for device in allocate(slices(machine, lnc=before), dice) if dice.random() < 0.4]
+    held = {device["name"]: device for device in taken}
+    kind = data.draw(st.sampled_from([DeviceType.CHIP, DeviceType.CORE]))
+    now = slices(machine, lnc=after, layout=Layout(37, counters=False, granularity=kind), held=held)
+    assert {device["attributes"]["type"]["string"] for device in listed(now)} <= {kind.value}
+    assert all("sharedCounters" not in item["spec"] for item in now)
+    free = [device for device in listed(now) if device["name"] not in held]
+    assert_disjoint([*free, *taken])
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC, layout=LAYOUTS)
+def test_the_rules_of_the_api(
+    data: st.DataObject, lnc: int, layout: Layout, slices: Build, any_machine: st.SearchStrategy[Machine]
+) -> None:
+    """BC-017, BC-018, BC-019: sizes, names and keys."""
+    found = slices(data.draw(any_machine), lnc=lnc, layout=layout)
+    for item in found:
+        spec = item["spec"]
+        assert ("devices" in spec) != ("sharedCounters" in spec)
+        assert 1 <= len(spec.get("devices", [0])) <= 64
+        assert spec["pool"]["resourceSliceCount"] == len(found)
+    assert [item["metadata"]["name"] for item in found] == sorted(item["metadata"]["name"] for item in found)
+    names = [device["name"] for device in listed(found)]
+    assert len(set(names)) == len(names)
+    for device in listed(found):
+        assert limits.DNS_LABEL.fullmatch(device["name"])
+        check_entries(device)
+
+
+def check_entries(device: Wire) -> None:
+    keys = [*device["attributes"], *device.get("capacity", {})]
+    assert len(keys) <= 32
+    assert all(limits.IDENTIFIER.fullmatch(key) for key in keys)  # all bare: none of them twice (BC-019)
+    for entry in device["attributes"].values():
+        [value] = entry.values()
+        assert isinstance(value, int) or len(value.encode()) <= 64
+    assert len(device.get("consumesCounters", [])) <= 2
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC)
+def test_every_counter_that_is_drawn_on_is_there(
+    data: st.DataObject, lnc: int, slices: Build, any_machine: st.SearchStrategy[Machine]
+) -> None:
+    found = slices(data.draw(any_machine), lnc=lnc)
+    ledger = Ledger(found)
+    assert all(ledger.left[counter] > 0 for device in listed(found) for counter in Ledger.draws(device))
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC, layout=LAYOUTS, dice=st.randoms(use_true_random=False))
+def test_same_input_same_bytes(
+    data: st.DataObject,
+    lnc: int,
+    layout: Layout,
+    dice: random.Random,
+    slices: Build,
+    any_machine: st.SearchStrategy[Machine],
+) -> None:
+    machine = data.draw(any_machine)
+    held = {device.name: device.wire for device in devices(machine, lnc=lnc) if dice.random() < 0.3}
+    once = json.dumps(slices(machine, lnc=lnc, layout=layout, held=held))
+    shuffled = list(held.items())
+    dice.shuffle(shuffled)
+    assert json.dumps(slices(machine, lnc=lnc, layout=layout, held=dict(shuffled))) == once
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC)
+def test_devices_come_back_from_what_was_published(
+    data: st.DataObject, lnc: int, any_machine: st.SearchStrategy[Machine]
+) -> None:
+    for device in devices(data.draw(any_machine), lnc=lnc):
+        again = from_wire(json.loads(json.dumps(device.wire)))
+        assert again == device
+        assert physical_cores(again) == covers(device.wire)
+
+
+LABEL = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
+SUBDOMAIN = st.lists(LABEL, min_size=1, max_size=6).map(".".join)
+
+
+@QUICK
+@given(driver=SUBDOMAIN.filter(lambda name: len(name) <= 63), node=SUBDOMAIN, index=st.integers(0, 99999))
+def test_names_of_slices_are_names(driver: str, node: str, index: int) -> None:
+    node = node[: 252 - len(driver)].rstrip(".-")
+    name = slice_name(Pool(driver, node), index)
+    assert len(name) <= 253
+    assert limits.DNS_SUBDOMAIN.fullmatch(name)
+    assert name.startswith(f"{index:05d}-")
