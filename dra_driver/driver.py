@@ -1,0 +1,216 @@
+"""The daemon: its parts, wired; started and stopped in order.
+
+Start: hardware and records are read, the CDI directory is brought in step, then the DRA socket, then the registration
+socket; slices follow the kubelet's confirmation, since slices without a reachable driver bind pods to a dead end
+(BC-028). Stop: the reverse, with slices and records left as they are. Nothing here ends the process but `stop`: a lost
+or refused registration is reported and tried again, and undoing a claim needs neither API nor hardware.
+"""
+
+import logging
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dra_driver.claims.allocation import holds
+from dra_driver.claims.ledger import Boot, Ledger
+from dra_driver.claims.planning import Planning
+from dra_driver.claims.refusals import Refusal
+from dra_driver.claims.service import ClaimService, Hooks
+from dra_driver.claims.specs import SpecDirectory
+from dra_driver.claims.store import RecordStore
+from dra_driver.cluster.client import Api
+from dra_driver.cluster.events import EventRecorder
+from dra_driver.cluster.reads import ClaimReader
+from dra_driver.cluster.slices import Server, SlicePublisher
+from dra_driver.hardware import NodeHardware
+from dra_driver.inventory import slices
+from dra_driver.inventory.devices import DeviceType, totals
+from dra_driver.kubelet.plugin import KubeletPlugin
+from dra_driver.kubelet.probes import ProbeServer
+from dra_driver.kubelet.types import ClaimRef, DeviceHealth, DeviceState, RegistrationState, RegistrationStatus
+from dra_driver.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Whether pods may count on this node now, and why or why not."""
+
+    ready: bool
+    text: str
+
+
+class Driver:
+    """One instance of the daemon. Raises CoresliceError where it can't be what its settings say."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._pool = slices.Pool(settings.driver_name, settings.node_name)
+        self._hardware = NodeHardware(sysfs_root=settings.sysfs_root, proc_root=settings.proc_root)
+        self._store = RecordStore(settings.records_dir)
+        specs = SpecDirectory(settings.cdi_root, driver=settings.driver_name)
+        self._ledger = Ledger(self._store, specs, self._hardware, Boot.read(settings.proc_root))
+        self._api = Api(kubeconfig=settings.kubeconfig)
+        self._reader = ClaimReader(self._api)
+        self._events = EventRecorder(self._api, component=settings.driver_name, host=settings.node_name)
+        self._publisher = SlicePublisher(
+            self._api,
+            driver=settings.driver_name,
+            node_name=settings.node_name,
+            build=self._build,
+            may_publish=lambda: self._plugin.confirmed,
+        )
+        self._plugin = KubeletPlugin(
+            driver_name=settings.driver_name,
+            plugins_dir=settings.kubelet_plugins_dir,
+            registry_dir=settings.kubelet_registrar_dir,
+            instance=settings.pod_uid or secrets.token_hex(4),
+            service=self._claims(),
+            health=self._health,
+            on_registration=self._registered,
+        )
+        self._probes = ProbeServer(
+            {"": self._alive, "liveness": self._alive, "readiness": lambda: self.readiness().ready},
+            host=settings.healthcheck_address,
+            port=max(settings.healthcheck_port, 0),
+        )
+        self._stopping = threading.Event()
+        self._scanner = threading.Thread(target=self._scan, name="scan", daemon=True)
+        self._last_text = ""
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until `stop` is set."""
+        self.start()
+        try:
+            stop.wait()
+        finally:
+            self.stop()
+
+    def start(self) -> None:
+        """Come up; what was started is stopped again where a later part fails."""
+        log.info("effective configuration", extra={"settings": self._settings.model_dump(mode="json")})
+        self._ledger.restore()
+        try:
+            if self._settings.healthcheck_port >= 0:
+                self._probes.start()
+                log.info("health is served", extra={"port": self._probes.port})
+            self._plugin.start()
+        except BaseException:
+            self.stop()
+            raise
+        self._scanner.start()
+
+    def stop(self) -> None:
+        """Go down: answer what is in flight, leave no socket; slices and records stay."""
+        self._stopping.set()
+        self._publisher.stop()
+        self._plugin.stop()
+        self._probes.stop()
+        self._events.stop()
+        self._store.close()
+        log.info("stopped")
+
+    def readiness(self) -> Readiness:
+        """Registered and the published generation read back, or nothing to publish on purpose."""
+        if missing := self._hardware.missing():
+            return Readiness(ready=False, text=missing)
+        if not self._plugin.confirmed:
+            return Readiness(ready=False, text=str(self._plugin.state))
+        state = self._publisher.state
+        if not self._hardware.machine().chips and state.ready:
+            return Readiness(ready=True, text="no Neuron hardware on this node: nothing to publish")
+        return Readiness(ready=state.ready, text=state.text)
+
+    def _claims(self) -> ClaimService:
+        settings = self._settings
+        return ClaimService(
+            planning=Planning(self._reader, settings.driver_name, self._pool.name, settings.read_pods),
+            ledger=self._ledger,
+            hardware=self._hardware,
+            hooks=Hooks(refused=self._refused, changed=self._claims_changed),
+            wait=settings.prepare_wait,
+            visible_cores_on_chips=settings.visible_cores_on_chips,
+        )
+
+    def _build(self, server: Server, generation: int, owner: slices.NodeOwner) -> list[dict[str, Any]]:
+        granularity = DeviceType(self._settings.granularity_without_counters.value)
+        return slices.build(
+            self._pool,
+            list(self._hardware.devices().values()),
+            totals(self._hardware.machine()),
+            layout=slices.Layout(server.minor, server.counters, granularity),
+            generation=generation,
+            held=self._ledger.held(),
+            owner=owner,
+        )
+
+    def _registered(self, state: RegistrationState) -> None:
+        if state.status is RegistrationStatus.CONFIRMED:
+            self._publisher.start()
+            self._publisher.poke()
+        elif state.status is RegistrationStatus.REFUSED:
+            self._on_node("RegistrationRefused", state.text)
+
+    def _claims_changed(self) -> None:
+        """What is held shapes the slices where counters don't hold, and where hardware has gone."""
+        self._publisher.poke()
+
+    def _refused(self, claim: ClaimRef, refusal: Refusal) -> None:
+        involved = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+        }
+        self._events.warning(involved, refusal.reason.code, str(refusal))
+
+    def _on_node(self, reason: str, text: str) -> None:
+        name = self._settings.node_name
+        self._events.warning({"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}, reason, text)
+
+    def _health(self) -> Sequence[DeviceHealth]:
+        """Every device of the pool: healthy is what the last scan could read, what is held and gone is not."""
+        present = self._hardware.devices()
+        gone = [name for name in self._ledger.held() if name not in present]
+        pool = self._pool.name
+        return [
+            *(DeviceHealth(pool, name, DeviceState.HEALTHY) for name in present),
+            *(DeviceHealth(pool, name, DeviceState.UNHEALTHY, "its chip is gone from sysfs") for name in gone),
+        ]
+
+    def _alive(self) -> bool:
+        """Can still serve: the watch over the sockets runs. Never asks the API or a device (BC-086)."""
+        return self._plugin.alive
+
+    def _scan(self) -> None:
+        """The slow timer: hardware, readiness told when it changes, records of earlier boots. Local but for those."""
+        while True:
+            if self._hardware.rescan():
+                self._publisher.poke()
+                self._plugin.health_changed()
+            self._tell_readiness()
+            self._free_orphans()
+            if self._stopping.wait(self._settings.rescan_interval):
+                return
+
+    def _tell_readiness(self) -> None:
+        now = self.readiness()
+        if now.text != self._last_text:
+            self._last_text = now.text
+            log.info("ready" if now.ready else "not ready", extra={"why": now.text})
+
+    def _free_orphans(self) -> None:
+        """Records of an earlier boot whose claim is gone or was allocated otherwise: Unprepare may never come."""
+        for record in self._ledger.of_earlier_boot():
+            wanted = {str(held.wire["name"]) for held in record.devices}
+            if not (wanted & self._holds(record.claim)):
+                log.warning("record of an earlier boot freed", extra={"claim_uid": record.claim.uid})
+
+
+def effective(settings: Settings) -> Mapping[str, Any]:
+    """The configuration as it is printed."""
+    return settings.model_dump(mode="json")
