@@ -17,9 +17,9 @@ from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
 from dra_driver.neuron.sysfs import read_machine
+from dra_driver.settings import DRIVER_NAME
 from dra_driver.simulator.machines import make_machine
 
-DRIVER_NAME = "neuron.coreslice.dev"
 GOOD, FAILED, WRONG_USE = 0, 1, 2
 
 _NUMBERLIKE = re.compile(r"[0-9+.-]")
