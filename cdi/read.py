@@ -13,6 +13,15 @@ from pydantic import ValidationError
 from cdi.errors import Fault, InvalidSpecError
 from cdi.models import Spec
 
+# Where the words of the models' library are Python's, the file's own.
+_PLAIN = {
+    "missing": "is missing",
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
+
 
 def parse(content: bytes, *, source: str = "(text)") -> Spec:
     """Read a spec from JSON.
@@ -69,7 +78,10 @@ def from_document(document: Any, *, source: str = "(document)") -> Spec:
     try:
         return Spec.model_validate(document, by_name=False, by_alias=True)
     except ValidationError as error:
-        faults = [Fault(field_path(one["loc"]), one["msg"]) for one in error.errors(include_url=False)]
+        faults = [
+            Fault(field_path(one["loc"]), _PLAIN.get(one["type"], one["msg"]))
+            for one in error.errors(include_url=False)
+        ]
         raise InvalidSpecError(source, faults) from error
 
 

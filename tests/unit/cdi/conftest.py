@@ -53,9 +53,7 @@ def document() -> MakeDocument:
 def put(tmp_path: Path, document: MakeDocument) -> Put:
     """Put a file into a directory: `put("run", "a.json", device="d", value="1")` or with content."""
 
-    def write(
-        directory: str, name: str, *, device: str = "dev", value: str = "1", content: str | None = None
-    ) -> Path:
+    def write(directory: str, name: str, *, device: str = "dev", value: str = "1", content: str | None = None) -> Path:
         path = tmp_path / directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         devices = [{"name": device, "containerEdits": {"env": [f"X={value}"]}}]

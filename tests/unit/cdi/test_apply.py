@@ -60,9 +60,7 @@ def test_two_devices_that_each_set_their_part_lose_one(registry: Callable[..., R
     assert apply({}, ids[::-1], part)["process"]["env"] == ["CORES=0"]
 
 
-def test_devices_with_the_whole_edits_give_the_same_in_any_order_and_number(
-    tmp_path: Path, spec: Spec
-) -> None:
+def test_devices_with_the_whole_edits_give_the_same_in_any_order_and_number(tmp_path: Path, spec: Spec) -> None:
     write(spec, tmp_path / "a.json")
     registry = load([tmp_path])
     first, second = registry.names()
@@ -303,6 +301,4 @@ def test_applying_twice_changes_nothing_more(nodes: list[DeviceNode]) -> None:
         map(str, once.get(key, {}).get("devices", []))
     )
     assert twice.get(key, {}).get("resources") == once.get(key, {}).get("resources")
-    assert len({one["path"] for one in once.get(key, {}).get("devices", [])}) == len(
-        {node.path for node in nodes}
-    )
+    assert len({one["path"] for one in once.get(key, {}).get("devices", [])}) == len({node.path for node in nodes})

@@ -73,9 +73,7 @@ def test_permissions_are_what_all_rules_together_give(tmp_path: Path) -> None:
         ([{"allow": True, "major": 245}, {"allow": False, "type": "c", "minor": 0, "access": "w"}], "rm"),
     ],
 )
-def test_rules_of_the_base_count_in_their_order(
-    tmp_path: Path, rules: list[dict[str, Any]], expected: str
-) -> None:
+def test_rules_of_the_base_count_in_their_order(tmp_path: Path, rules: list[dict[str, Any]], expected: str) -> None:
     name = _put(tmp_path, "a", _node(0, 0, "r"))
     base = {**BASE_SPEC, "linux": {"resources": {"devices": rules}}}
     (node,) = see([name], cdi_dirs=[tmp_path], base=base).nodes

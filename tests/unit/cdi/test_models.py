@@ -153,6 +153,23 @@ def test_all_type_faults_are_told_at_once(document: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"devices": {"name": "d"}}, "devices: must be a list"),
+        ({"devices": ["d"]}, "devices[0]: must be an object"),
+        ({"annotations": []}, "annotations: must be an object"),
+        ({"devices": [{"containerEdits": {"env": "X=1"}, "name": "d"}]}, "env: must be a list"),
+        ({"devices": [{"containerEdits": {"env": ["X=1"]}}]}, "devices[0].name: is missing"),
+        ({"containerEdits": 5}, "containerEdits: must be an object"),
+    ],
+)
+def test_type_faults_are_told_in_the_words_of_the_file(document: Any, changes: Any, text: str) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        from_document(document(**changes))
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("content", "text"),
     [
         (b"", "not JSON"),
@@ -191,9 +208,7 @@ def test_yaml_reads_as_json_does(tmp_path: Path) -> None:
     assert parse(spec.to_json()) == spec
 
 
-@pytest.mark.parametrize(
-    "content", [b"a: [", b"\x00", b"--- 2026-01-01", b"kind: !!python/object:os.system {}"]
-)
+@pytest.mark.parametrize("content", [b"a: [", b"\x00", b"--- 2026-01-01", b"kind: !!python/object:os.system {}"])
 def test_yaml_that_is_no_spec(content: bytes) -> None:
     with pytest.raises(InvalidSpecError):
         parse_yaml(content)

@@ -70,9 +70,7 @@ def test_one_character_is_refused_because_podman_panics_on_it(kind: str) -> None
     assert "two characters or more" in str(kind_fault(kind))
 
 
-@pytest.mark.parametrize(
-    "kind", ["9vendor/class", "-vendor/class", "vendor-/class", "ven dor/class", "vendor"]
-)
+@pytest.mark.parametrize("kind", ["9vendor/class", "-vendor/class", "vendor-/class", "ven dor/class", "vendor"])
 def test_bad_kinds(kind: str) -> None:
     assert kind_fault(kind)
 

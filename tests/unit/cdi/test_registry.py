@@ -94,9 +94,7 @@ def test_why_names_the_file_and_the_field_that_breaks_it(tmp_path: Path, put: An
         '"devices":[{"name":"dev","containerEdits":{"env":["X=1","oops"]}}]}'
     ))  # fmt: skip
     reason = _load(tmp_path).why(NAME)
-    assert reason == (
-        f"defined, but not validly: {path} (devices[0].containerEdits.env[1]: 'oops' is not NAME=value)"
-    )
+    assert reason == (f"defined, but not validly: {path} (devices[0].containerEdits.env[1]: 'oops' is not NAME=value)")
 
 
 def test_why_names_unreadable_files_as_suspects_only(tmp_path: Path, put: Any) -> None:
@@ -109,9 +107,7 @@ def test_why_tells_a_name_that_can_never_resolve(tmp_path: Path) -> None:
     assert _load(tmp_path).why("dev").startswith("'dev' is not a qualified CDI device name")
 
 
-def test_a_version_above_the_readers_newest_counts_for_nothing(
-    tmp_path: Path, put: Any, document: Any
-) -> None:
+def test_a_version_above_the_readers_newest_counts_for_nothing(tmp_path: Path, put: Any, document: Any) -> None:
     put("run", "a.json", content=json.dumps(document(cdiVersion="0.6.0")))
     assert _load(tmp_path).names() == (NAME,)
     assert "newer than 0.5.0" in _load(tmp_path, newest="0.5.0").why(NAME)
@@ -192,9 +188,7 @@ def test_a_file_replaced_with_the_same_size_and_time_is_read_again(tmp_path: Pat
     assert _value(_load(tmp_path, previous=before)) == "X=2"
 
 
-def test_another_newest_version_forgets_the_previous_verdicts(
-    tmp_path: Path, put: Any, document: Any
-) -> None:
+def test_another_newest_version_forgets_the_previous_verdicts(tmp_path: Path, put: Any, document: Any) -> None:
     put("run", "a.json", content=json.dumps(document(cdiVersion="1.0.0")))
     before = _load(tmp_path)
     assert before.names() == (NAME,)

@@ -125,9 +125,7 @@ write(Spec(cdi_version="0.5.0", kind="vendor.com/claim", devices=(device,)), pat
 """
 
 
-def test_killed_before_the_rename_leaves_the_old_file_and_a_leftover_nobody_reads(
-    tmp_path: Path, spec: Spec
-) -> None:
+def test_killed_before_the_rename_leaves_the_old_file_and_a_leftover_nobody_reads(tmp_path: Path, spec: Spec) -> None:
     path = tmp_path / "vendor.com-claim_1.json"
     write(spec, path)
     done = subprocess.run([sys.executable, "-c", _KILLED, path], check=False)
@@ -185,9 +183,7 @@ except WriteError as error:
 
 
 @pytest.mark.parametrize("durable", ["False", "True"])
-def test_a_write_that_fails_half_way_leaves_the_old_file_only(
-    tmp_path: Path, spec: Spec, durable: str
-) -> None:
+def test_a_write_that_fails_half_way_leaves_the_old_file_only(tmp_path: Path, spec: Spec, durable: str) -> None:
     path = tmp_path / "a.json"
     write(spec, path)
     program = _NO_ROOM.replace("}), path)", f"}}), path, durable={durable})")
@@ -199,9 +195,7 @@ def test_a_write_that_fails_half_way_leaves_the_old_file_only(
 
 def test_remedies_are_said_for_a_full_and_a_read_only_file_system() -> None:
     full = WriteError("write", Path("/x/a.json"), OSError(errno.ENOSPC, "ignored"))
-    assert str(full).startswith(
-        "can't write CDI spec /x/a.json: No space left on device; no bytes or no inodes"
-    )
+    assert str(full).startswith("can't write CDI spec /x/a.json: No space left on device; no bytes or no inodes")
     read_only = WriteError("remove", Path("/x/a.json"), OSError(errno.EROFS, "ignored"))
     assert "mounted read-only: mount it writable" in str(read_only)
     assert WriteError("write", Path("/x"), OSError("odd")).reason == "odd"
