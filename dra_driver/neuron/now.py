@@ -6,7 +6,10 @@ The scan is a snapshot that may be half a minute old; these read a few files of 
 from pathlib import Path
 
 from dra_driver.neuron.machine import Chip
-from dra_driver.neuron.sysfs import CLASS
+from dra_driver.neuron.sysfs import CLASS, serial_number
+
+# What the kernel driver allocates for itself is there without any process.
+_OWN = {"driver_memory"}
 
 
 def changed(chip: Chip, *, sysfs_root: Path) -> str | None:
@@ -17,7 +20,7 @@ def changed(chip: Chip, *, sysfs_root: Path) -> str | None:
         return f"{folder} is gone or can't be read; is the kernel module still loaded?"
     if number != f"{chip.major}:{chip.minor}":
         return f"its device number is {number} now, it was {chip.major}:{chip.minor}"
-    serial = (_text(folder / "info/serial_number") or "").lower()
+    serial = serial_number(_text(folder / "info/serial_number") or "")
     if chip.serial and serial and serial != chip.serial:
         return f"its serial is {serial} now, it was {chip.serial}"
     return None
@@ -39,7 +42,8 @@ def _core(sysfs_root: Path, chip: int, core: int) -> Path:
 
 def _present(folder: Path) -> bool:
     """Whether any category that a process owns is above zero."""
-    return any((_text(path) or "0") not in ("", "0") for path in folder.glob("*/present"))
+    owned = (path for path in folder.glob("*/present") if path.parent.name not in _OWN)
+    return any((_text(path) or "0") not in ("", "0") for path in owned)
 
 
 def _text(path: Path) -> str | None:

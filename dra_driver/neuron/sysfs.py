@@ -223,14 +223,18 @@ def _neighbours(path: Path) -> frozenset[int]:
 
 
 def _serial(path: Path, problems: list[Problem]) -> str:
-    """16 hex digits in lower case; blank where the hardware doesn't tell, which is no problem."""
-    text = _line(path).lower()
-    if not text or text in _NO_SERIALS:
-        return ""
-    if not _SERIAL.fullmatch(text):
+    """The chip's serial number. A blank is no problem, anything else that is none is told."""
+    text = _line(path)
+    serial = serial_number(text)
+    if text and not serial and text.lower() not in _NO_SERIALS:
         problems.append(Problem(str(path), f"is {text[:40]!r}, not 16 hex digits; chip has no serial number"))
-        return ""
-    return text
+    return serial
+
+
+def serial_number(text: str) -> str:
+    """16 hex digits in lower case; empty where the hardware doesn't tell or the text is something else."""
+    serial = text.strip().lower()
+    return serial if _SERIAL.fullmatch(serial) and serial not in _NO_SERIALS else ""
 
 
 def _about_version(path: Path, text: str) -> list[Problem]:
