@@ -35,9 +35,7 @@ class ApiError(CoresliceError):
 
     transient = False
 
-    def __init__(
-        self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None
-    ) -> None:
+    def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason

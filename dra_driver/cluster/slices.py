@@ -1,0 +1,362 @@
+"""The one publisher of this node's ResourceSlices: it makes the API hold what `build` says, and keeps it so.
+
+Invariants: nothing is written while the API holds what is wanted; nothing is created while `may_publish` says
+no (slices without a reachable driver bind pods to a dead end, BC-028); overlapping devices never stand in the
+API without their counters (see `plan`), for which counters are tried before they are relied on and every
+write is compared with its answer; what was deleted comes back within a second.
+Failures: none leaves the thread; each is in `state` with its text and is tried again with back-off.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from dra_driver.cluster.backoff import Backoff
+from dra_driver.cluster.client import Api, items
+from dra_driver.cluster.compare import differences, same
+from dra_driver.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
+from dra_driver.cluster.plan import Plan, Write, lacks_counters, name_of, plan, withdrawal
+from dra_driver.cluster.server import SLICES, Server, Verdict, examine
+from dra_driver.cluster.state import Phase, PublishState
+from dra_driver.cluster.watch import Handlers, Watch
+from dra_driver.errors import CoresliceError
+
+__all__ = ["Owner", "Phase", "PublishState", "Server", "SlicePublisher"]
+
+log = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+_PASSES = 5  # of read, plan and write in a row before it counts as not settling
+_GATE_POLL = 1.0  # seconds between looks at `may_publish` while it says no; local, and `poke` is faster
+_DEBOUNCE = 0.03  # seconds: a wipe deletes slice by slice
+_LEFT_OUT = 10  # paths that are named
+_BUSY = 15.0  # seconds: writes closer together than this are spaced out, or two writers would race for ever
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The Node object that the slices go away with."""
+
+    name: str
+    uid: str
+
+
+Build = Callable[[Server, int, Owner], Sequence[Obj]]  # server, generation, owner → slices
+
+
+class _ClosedError(CoresliceError):
+    """Nothing may be published now; the text says what it waits for."""
+
+
+class _CountersLostError(CoresliceError):
+    """A write came back without its counters."""
+
+
+class SlicePublisher:
+    """Publishes from a thread of its own, between `start` and `stop`; slices stay when it stops.
+
+    `build` gives complete v1 ResourceSlices of one pool with fixed names; equal arguments and an equal node
+    give equal slices. `may_publish` is asked before each write. `on_state` is called on each change, from
+    the publisher's threads: it must not block. Call `poke` when either may answer otherwise than before.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        driver: str,
+        node_name: str,
+        build: Build,
+        may_publish: Callable[[], bool] = lambda: True,
+        on_state: Callable[[PublishState], None] = lambda _: None,
+    ) -> None:
+        self._api = api
+        self._driver = driver
+        self._node = node_name
+        self._build = build
+        self._may_publish = may_publish
+        self._on_state = on_state
+        self._state = PublishState()
+        self._state_lock = threading.Lock()
+        self._verdict: Verdict | None = None
+        self._untried = threading.Event()  # the server has to be examined (again)
+        self._untried.set()
+        self._generation: int | None = None
+        self._known: dict[str, tuple[str, str]] = {}  # name → UID and version as last seen here
+        self._accepted: dict[str, tuple[Obj, Obj]] = {}  # name → spec sent, spec the server made of it
+        self._left_out: dict[str, tuple[str, ...]] = {}  # name → what it made go away
+        self._backoff = Backoff()
+        self._spacing = Backoff(first=0.05)
+        self._last_write = float("-inf")
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._started = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="slice publisher", daemon=True)
+        self._watch = Watch(
+            api,
+            SLICES,
+            Handlers(self._on_list, self._on_event, self._on_connect, self._on_watch_error),
+            field_selector=self._selector,
+        )
+
+    @property
+    def state(self) -> PublishState:
+        """The newest state."""
+        with self._state_lock:
+            return self._state
+
+    def start(self) -> None:
+        """Begin; further calls do nothing."""
+        if self._started.acquire(blocking=False) and not self._stop.is_set():
+            self._thread.start()
+            self._watch.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End both threads. A request under way may outlive `timeout`; nothing follows it."""
+        self._stop.set()
+        self._wake.set()
+        self._watch.stop(timeout)
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def poke(self) -> None:
+        """Look again now: devices, the gate or the slices may have changed. Returns at once."""
+        self._wake.set()
+
+    # the thread
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            delay = self._attempt()
+            if delay is None:
+                self._wake.wait()
+                self._stop.wait(_DEBOUNCE)
+            else:
+                self._stop.wait(min(delay, _DEBOUNCE))
+                self._wake.wait(delay)
+
+    def _attempt(self) -> float | None:
+        """Reconcile once; returns seconds until the next try, None when settled."""
+        try:
+            self._reconcile()
+        except _ClosedError as closed:
+            if self._stop.is_set():
+                return None
+            self._report(phase=Phase.BLOCKED, reason=str(closed))
+            return _GATE_POLL
+        except ApiError as error:
+            self._report(phase=Phase.FAILED, reason=str(error))
+            return self._backoff.next(error.retry_after)
+        except CoresliceError as error:
+            self._report(phase=Phase.FAILED, reason=str(error))
+            return self._backoff.next()
+        except Exception as error:
+            log.exception("publishing failed unexpectedly")
+            self._report(phase=Phase.FAILED, reason=f"unexpected {type(error).__name__}: {error}")
+            return self._backoff.next()
+        self._backoff.reset()
+        return None
+
+    def _reconcile(self) -> None:
+        """Until a read shows that there is nothing left to do."""
+        for _ in range(_PASSES):
+            self._check_gate()
+            owner, verdict = self._owner(), self._examined()
+            todo = self._plan(verdict.server, owner)
+            if todo.settled:
+                self._settled(todo)
+                return
+            if not todo.first:  # what isn't safe to leave goes at once
+                self._space_out()
+            try:
+                self._carry_out(todo)
+            except _CountersLostError as lost:
+                self._counters_lost(replace(verdict.server, counters=False), str(lost))
+                self._carry_out(withdrawal(self._list()))
+            except (Conflict, NotFound) as error:  # somebody was faster, such as a kubelet that wipes
+                log.info("reading the slices again", extra={"why": str(error)})
+        raise CoresliceError("the slices don't settle: something else changes them too")
+
+    def _check_gate(self) -> None:
+        if self._stop.is_set():
+            raise _ClosedError("stopping")
+        if not self._may_publish():
+            raise _ClosedError("the kubelet hasn't confirmed this driver's registration")
+
+    def _owner(self) -> Owner:
+        try:
+            node = self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
+        except NotFound as error:
+            raise _ClosedError(f"no Node object named {self._node!r} yet ({error})") from error
+        return Owner(self._node, str(node["metadata"]["uid"]))
+
+    def _examined(self) -> Verdict:
+        if self._verdict is not None and not self._untried.is_set():
+            return self._verdict
+        self._untried.clear()
+        try:
+            verdict = examine(self._api, driver=self._driver, node_name=self._node)
+        except BaseException:
+            self._untried.set()
+            raise
+        if verdict.server.counters:
+            self._verdict = verdict
+            self._report(counters=True, why_no_counters="")
+        else:
+            self._counters_lost(verdict.server, verdict.why_not)
+        return verdict
+
+    def _counters_lost(self, server: Server, why: str) -> None:
+        self._verdict = Verdict(server, why)
+        reason = "shared counters don't hold on this API server"
+        self._report(phase=Phase.WITHDRAWN, reason=reason, counters=False, why_no_counters=why)
+
+    def _plan(self, server: Server, owner: Owner) -> Plan:
+        return plan(
+            lambda generation: self._build(server, generation, owner),
+            self._list(),
+            same=self._same,
+            last_generation=self._generation,
+        )
+
+    def _settled(self, done: Plan) -> None:
+        self._generation = done.generation or self._generation
+        if not done.slices:
+            self._report(phase=Phase.PUBLISHED, reason="nothing to publish", generation=None, slices=0)
+            return
+        left_out = tuple(path for name in sorted(self._left_out) for path in self._left_out[name])
+        self._report(
+            phase=Phase.PUBLISHED,
+            reason=f"generation {done.generation} in {done.slices} slices",
+            generation=done.generation,
+            slices=done.slices,
+            left_out=left_out[:_LEFT_OUT],
+        )
+
+    def _space_out(self) -> None:
+        """The first change after a quiet time is made at once, those after it with growing distance."""
+        if time.monotonic() - self._last_write > _BUSY:
+            self._spacing.reset()
+        else:
+            self._stop.wait(self._spacing.next())
+        self._last_write = time.monotonic()
+
+    # the API
+
+    def _list(self) -> list[Obj]:
+        listed = items(self._api.list(SLICES, field_selector=self._selector))
+        own = [row for row in listed if self._is_own(row)]
+        self._known = {name_of(row): _identity(row) for row in own}
+        return own
+
+    @property
+    def _selector(self) -> str:
+        return f"spec.driver={self._driver},spec.nodeName={self._node}"
+
+    def _is_own(self, obj: Obj) -> bool:
+        spec = obj.get("spec") or {}
+        return spec.get("driver") == self._driver and spec.get("nodeName") == self._node
+
+    def _carry_out(self, todo: Plan) -> None:
+        for obj in todo.first:
+            self._delete(obj)
+        for write in todo.writes:
+            self._check_gate()
+            self._compare(write.wanted, self._put(write))
+        for obj in todo.last:
+            self._delete(obj)
+        if todo.writes:
+            self._generation = todo.generation
+
+    def _delete(self, obj: Obj) -> None:
+        uid, version = _identity(obj)
+        self._known.pop(name_of(obj), None)
+        try:
+            self._api.delete(f"{SLICES}/{name_of(obj)}", uid=uid, resource_version=version)
+        except NotFound:
+            return
+        log.info("slice deleted", extra={"slice": name_of(obj)})
+
+    def _put(self, write: Write) -> Obj:
+        name, wanted = name_of(write.wanted), write.wanted
+        if write.stored is None:
+            got = self._create(wanted)
+        else:
+            version = {"resourceVersion": _identity(write.stored)[1]}
+            got = self._api.replace(f"{SLICES}/{name}", {**wanted, "metadata": {**wanted["metadata"], **version}})
+        self._known[name] = _identity(got)
+        return got
+
+    def _create(self, wanted: Obj) -> Obj:
+        name = name_of(wanted)
+        try:
+            return self._api.create(SLICES, wanted)
+        except AlreadyExists as error:
+            held = self._api.get(f"{SLICES}/{name}")
+            if self._is_own(held):
+                raise Conflict(f"slice {name} appeared meanwhile; reading again", status=409) from error
+            spec = held.get("spec") or {}
+            raise AlreadyExists(
+                f"the name {name} is taken by a slice of driver {spec.get('driver')!r} on node "
+                f"{spec.get('nodeName')!r}: delete that slice if nothing publishes it any more",
+                status=409,
+            ) from error
+
+    def _compare(self, sent: Obj, got: Obj) -> None:
+        """What the server left out: counters are fatal for the layout, anything else is reported."""
+        lost = tuple(differences(sent.get("spec"), got.get("spec")))
+        if lacks_counters(sent, got):
+            raise _CountersLostError(
+                f"slice {name_of(sent)} came back without the counters it was sent with ({', '.join(lost[:3])})"
+            )
+        self._accepted[name_of(sent)] = (sent["spec"], got.get("spec") or {})
+        self._left_out[name_of(sent)] = lost
+
+    def _same(self, wanted: Obj, stored: Obj) -> bool:
+        """Equal, or what this server made of the same content before."""
+        want, have = wanted["spec"], stored.get("spec") or {}
+        if same(want, have):
+            return True
+        sent, got = self._accepted.get(name_of(wanted), ({}, {}))
+        return same(want, sent) and same(have, got)
+
+    # the watch's thread
+
+    def _on_list(self, rows: list[Obj]) -> None:
+        if {name_of(row): _identity(row) for row in rows if self._is_own(row)} != self._known:
+            self._wake.set()
+
+    def _on_event(self, kind: str, obj: Obj) -> None:
+        known = self._known.get(name_of(obj))
+        news = known is not None and known[0] == _identity(obj)[0] if kind == "DELETED" else known != _identity(obj)
+        if news:
+            self._wake.set()
+
+    def _on_connect(self, again: bool) -> None:  # noqa: FBT001 the handler's signature
+        self._report(watch="")
+        if again:  # perhaps to another server, of another version or with other gates
+            self._untried.set()
+            self._wake.set()
+
+    def _on_watch_error(self, error: ApiError) -> None:
+        self._report(watch=str(error))
+
+    def _report(self, **changes: Any) -> None:
+        with self._state_lock:
+            before, self._state = self._state, replace(self._state, **changes)
+            now = self._state
+        if now == before:
+            return
+        level = logging.WARNING if now.phase in (Phase.FAILED, Phase.WITHDRAWN) or now.watch else logging.INFO
+        log.log(level, "slices %s", now.text)
+        self._on_state(now)
+
+
+def _identity(obj: Mapping[str, Any]) -> tuple[str, str]:
+    meta = obj.get("metadata") or {}
+    return str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
