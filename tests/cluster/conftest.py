@@ -1,0 +1,78 @@
+"""Fixtures of the cluster rung: one real node for the whole run, the driver on it."""
+
+import shutil
+from collections.abc import Generator, Iterable, Iterator
+
+import pytest
+from testbed import leftovers
+from testbed.api import Object
+from testbed.driver import Driver
+from testbed.node import Node
+from testbed.program import Program
+
+from dra_driver.inventory.classes import device_classes
+
+LAST_LINES = 25
+
+
+@pytest.fixture(scope="session")
+def shared_node() -> Iterator[Node]:
+    """One node for every test; nothing may be left of it afterwards."""
+    before = leftovers.snapshot()
+    node = Node()
+    try:
+        yield node
+    finally:
+        node.close()
+    leftovers.assert_nothing_left(before, node.stack.sandbox.name)
+
+
+@pytest.fixture
+def node(shared_node: Node) -> Iterator[Node]:
+    """The node without pods, claims, templates and classes of other tests."""
+    yield shared_node
+    for name, program in shared_node.stack.programs.items():
+        if not program.alive():
+            shared_node.start(name)
+    shared_node.clean()
+
+
+@pytest.fixture
+def driver(node: Node) -> Iterator[Driver]:
+    """The driver on a trn1.2xlarge, ready. It goes after the pods do."""
+    driver = Driver(node)
+    try:
+        driver.start()
+        yield driver
+        node.clean()
+    finally:
+        driver.close()
+        for item in driver.slices():
+            node.api.delete("resourceslices", item["metadata"]["name"])
+        shutil.rmtree(driver.machine.sysfs.parent)
+
+
+@pytest.fixture
+def classes(driver: Driver) -> list[Object]:
+    """The device classes of the driver, in the API."""
+    return driver.node.apply(*device_classes(driver.name))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the last lines of what the programs said."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for program in programs_of(item.funcargs.values()):
+            report.sections.append((f"log of {program.name}", program.log_text(last=LAST_LINES)))
+    return report
+
+
+def programs_of(fixtures: Iterable[object]) -> Iterator[Program]:
+    """The programs among a test's fixtures that say most about a failure."""
+    for value in fixtures:
+        if isinstance(value, Driver):
+            yield value.program
+            yield value.node.program("kubelet")
