@@ -24,7 +24,8 @@ def edits(devices: Iterable[Device], machine: Machine, *, visible_cores_on_chips
     Raises:
         Refusal: chips or cores with a gap, a chip that is gone, or mixed logical core configurations.
     """
-    wanted = sorted(set(devices), key=lambda device: (device.chips, device.first_core, device.name))
+    by_name = {device.name: device for device in devices}
+    wanted = sorted(by_name.values(), key=lambda device: (device.chips, device.first_core, device.name))
     chips = _contiguous_chips(wanted, machine)
     environment = []
     if visible_cores_on_chips or any(device.type in _PARTS for device in wanted):

@@ -4,7 +4,6 @@ A refusal at prepare is a dead end: the kubelet asks again for ever and the sche
 reason says which earlier gate catches it, or why none can, and whether waiting helps.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 
@@ -50,12 +49,16 @@ class Reason(Enum):
         self.gate = gate
 
 
-@dataclass(frozen=True)
 class Refusal(Exception):  # noqa: N818 (a refusal is an answer, not a fault)
-    """Why one claim isn't prepared; `detail` says what, which device or claim, and what to change."""
+    """Why one claim isn't prepared; `detail` says what, which device or claim, and what to change.
 
-    reason: Reason
-    detail: str
+    No frozen dataclass: a context manager sets the traceback of what passes through it.
+    """
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
 
     def __str__(self) -> str:
         hint = "" if self.reason.retryable else "; the pod has to be deleted and made again once that is changed"
