@@ -9,11 +9,11 @@ or refused registration is reported and tried again, and undoing a claim needs n
 import logging
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dra_driver.claims.allocation import holds
+from dra_driver.claims import reconcile
 from dra_driver.claims.ledger import Boot, Ledger
 from dra_driver.claims.planning import Planning
 from dra_driver.claims.refusals import Refusal
@@ -23,7 +23,7 @@ from dra_driver.claims.store import RecordStore
 from dra_driver.cluster.client import Api
 from dra_driver.cluster.events import EventRecorder
 from dra_driver.cluster.reads import ClaimReader
-from dra_driver.cluster.slices import Server, SlicePublisher
+from dra_driver.cluster.slices import Owner, Phase, PublishState, Server, SlicePublisher
 from dra_driver.hardware import NodeHardware
 from dra_driver.inventory import slices
 from dra_driver.inventory.devices import DeviceType, totals
@@ -62,6 +62,7 @@ class Driver:
             node_name=settings.node_name,
             build=self._build,
             may_publish=lambda: self._plugin.confirmed,
+            on_state=self._published,
         )
         self._plugin = KubeletPlugin(
             driver_name=settings.driver_name,
@@ -135,7 +136,7 @@ class Driver:
             visible_cores_on_chips=settings.visible_cores_on_chips,
         )
 
-    def _build(self, server: Server, generation: int, owner: slices.NodeOwner) -> list[dict[str, Any]]:
+    def _build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
         granularity = DeviceType(self._settings.granularity_without_counters.value)
         return slices.build(
             self._pool,
@@ -144,7 +145,7 @@ class Driver:
             layout=slices.Layout(server.minor, server.counters, granularity),
             generation=generation,
             held=self._ledger.held(),
-            owner=owner,
+            owner=slices.NodeOwner(owner.name, owner.uid),
         )
 
     def _registered(self, state: RegistrationState) -> None:
@@ -153,6 +154,14 @@ class Driver:
             self._publisher.poke()
         elif state.status is RegistrationStatus.REFUSED:
             self._on_node("RegistrationRefused", state.text)
+
+    def _published(self, state: PublishState) -> None:
+        """What went wrong with publishing is an Event; readiness and log have all of it."""
+        log.info("slices", extra={"phase": state.phase.value, "state": state.text})
+        if state.counters is False and state.phase is Phase.PUBLISHED:
+            self._on_node("CountersDropped", state.text)
+        elif state.phase is Phase.FAILED:
+            self._on_node("PublishFailed", state.text)
 
     def _claims_changed(self) -> None:
         """What is held shapes the slices where counters don't hold, and where hardware has gone."""
@@ -204,13 +213,6 @@ class Driver:
             log.info("ready" if now.ready else "not ready", extra={"why": now.text})
 
     def _free_orphans(self) -> None:
-        """Records of an earlier boot whose claim is gone or was allocated otherwise: Unprepare may never come."""
-        for record in self._ledger.of_earlier_boot():
-            wanted = {str(held.wire["name"]) for held in record.devices}
-            if not (wanted & self._holds(record.claim)):
-                log.warning("record of an earlier boot freed", extra={"claim_uid": record.claim.uid})
-
-
-def effective(settings: Settings) -> Mapping[str, Any]:
-    """The configuration as it is printed."""
-    return settings.model_dump(mode="json")
+        """Records of an earlier boot whose claim has gone: the kubelet may have lost its own state."""
+        if reconcile.free_orphans(self._ledger, self._reader, driver=self._settings.driver_name):
+            self._claims_changed()

@@ -24,8 +24,9 @@ from dra_driver.kubelet.registration import RegistrationServicer
 from dra_driver.kubelet.sockets import SocketServer, exclusive, prepare_plugin_dir, remove_dead
 from dra_driver.kubelet.types import ClaimService, DeviceHealth
 
-# Beyond the workers that open health streams may hold; some of these wait for a held device or for the API.
-_CALL_WORKERS = 8
+# Beyond the workers that health streams hold. Threads are made when needed. A Prepare may wait for the Unprepare that
+# frees its device, so waiting ones must never take the last worker; a node has fewer pods than this.
+_CALL_WORKERS = 256
 # What an ended stream or an answered call needs to reach the kubelet.
 _LAST_WORDS = 2.0
 

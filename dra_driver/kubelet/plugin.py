@@ -140,9 +140,19 @@ class KubeletPlugin:
             return self._state.status is RegistrationStatus.CONFIRMED and not self._current.lost()
 
     @property
+    def alive(self) -> bool:
+        """Whether the watch over the sockets runs, which repairs a lost registration."""
+        return self._thread.is_alive()
+
+    @property
     def sockets(self) -> tuple[Path, Path]:
         """Paths of the current DRA and registration socket."""
         return self._current.sockets
+
+    @property
+    def open_health_streams(self) -> int:
+        """How many health streams the current pair holds; the kubelet's is one."""
+        return self._current.streams.open
 
     def health_changed(self) -> None:
         """Tell the kubelet of a changed health now."""
