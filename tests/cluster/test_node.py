@@ -162,6 +162,7 @@ def test_sandbox_that_was_left_running_can_be_found_and_closed() -> None:
     found.close()
     leftovers.assert_nothing_left(before, left.name)
     found.close()
+    left.close()
 
 
 def test_leftovers_tell_what_is_new_and_whose_it_is() -> None:

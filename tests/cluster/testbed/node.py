@@ -56,7 +56,7 @@ class Node:
 
     def close(self) -> None:
         """End every program and remove what they left."""
-        self.stack.sandbox.close()
+        self.stack.close()
 
     # Objects -------------------------------------------------------------------------------
 

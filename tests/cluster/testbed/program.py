@@ -66,6 +66,10 @@ class Program:
     def kill(self) -> None:
         """``kill -9`` and wait for the end."""
         self.signal(signal.SIGKILL)
+        self.reap()
+
+    def reap(self) -> None:
+        """Take note of the end of a program whose sandbox is gone, if it was ever started."""
         if self._popen is not None:
             self.wait()
 

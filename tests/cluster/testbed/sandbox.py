@@ -28,7 +28,11 @@ STOP_SECONDS = 40.0
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A running sandbox. ``init`` is the machine's number of the process 1 inside."""
+    """A running sandbox.
+
+    ``init`` is the machine's number of the process 1 inside; ``process`` is the guard
+    where this process started it.
+    """
 
     name: str
     scratch: Path
@@ -57,13 +61,11 @@ class Sandbox:
 
     def close(self) -> None:
         """End everything inside and wait until nothing is left."""
-        if self.process:
-            self.process.terminate()
-            self.process.wait(STOP_SECONDS)
-            return
         if guard_alive(self.guard, self.scratch):
             os.kill(self.guard, signal.SIGTERM)
         until(lambda: not guard_alive(self.guard, self.scratch), what="end of the node", timeout=STOP_SECONDS)
+        if self.process:
+            self.process.communicate(timeout=STOP_SECONDS)
 
     def dump(self) -> str:
         """What another process needs to get hold of this sandbox again (JSON)."""
@@ -97,11 +99,11 @@ def open_sandbox(*, detached: bool = False) -> Sandbox:
     try:
         until(lambda: b"ready" in guard_log(scratch), what="namespaces of the node", timeout=20)
         init = only_child(only_child(guard.pid))
-        sandbox = Sandbox(name, scratch, connect(name, init), guard.pid, init, None if detached else guard)
+        sandbox = Sandbox(name, scratch, connect(name, init), guard.pid, init, guard)
     except BaseException as error:
         error.add_note(guard_log(scratch).decode(errors="replace"))
         guard.terminate()
-        guard.wait()
+        guard.communicate()
         raise
     return sandbox
 

@@ -118,6 +118,12 @@ class Stack:
             seen=lambda: program.log_text(last=15),
         )
 
+    def close(self) -> None:
+        """End every program and remove what they left."""
+        self.sandbox.close()
+        for program in self.programs.values():
+            program.reap()
+
     def _answers(self, name: str) -> bool:
         if not self.programs[name].alive():
             raise RuntimeError(f"{name} has ended: {self.programs[name].log_text(last=15)}")
@@ -170,7 +176,7 @@ def bring_up(options: Options) -> Stack:
     except BaseException as error:
         for program in stack.programs.values():
             error.add_note(f"--- {program.name}\n{program.log_text(last=5)}")
-        sandbox.close()
+        stack.close()
         raise
     return stack
 
