@@ -21,6 +21,7 @@ from dra_driver.cli.demo_story import Story
 from dra_driver.neuron.catalogue import SIZES
 
 DEFAULT = "trn1.2xlarge"
+_LONGEST = 30  # bytes of a temporary folder that leave room for the sockets' names
 GOOD, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -75,7 +76,8 @@ def _run_json(size: str, scratch: Path) -> Story:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A short path: sockets lie in it, and one of more than 107 bytes can't be bound."""
-    path = Path(tempfile.mkdtemp(prefix="cs-", dir="/tmp"))
+    usual = tempfile.gettempdir()
+    path = Path(tempfile.mkdtemp(prefix="cs-", dir=usual if len(usual) <= _LONGEST else "/tmp"))
     try:
         yield path
     finally:

@@ -61,7 +61,7 @@ class Run:
             paths, machine = self._machine()
             self._old(machine)
             self._new(paths, machine)
-        except CoresliceError as error:
+        except (CoresliceError, OSError) as error:
             self.story = replace(self.story, failure=str(error))
         seconds = round(time.monotonic() - started, 2)
         self.story = replace(self.story, seconds=seconds, checks=check(self.story))
@@ -187,24 +187,31 @@ def _draws(wire: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _one_pool(cluster: Cluster, published: Published, cores: int) -> OnePool:
-    chip, whole = chip_class(1), core_class(cores)
+    chip, whole, core = chip_class(1), core_class(cores), core_class(1)
     cluster.create(_new_pod(A, chip))
     cluster.wait_running(A)
-    a = _new_facts(cluster, A, f"class {chip}")
+    for_chip, for_cores, for_one = f"1 chip (class {chip})", f"{cores} cores (class {whole})", f"1 core (class {core})"
+    a = _new_facts(cluster, A, for_chip)
     cluster.create(_new_pod(B, whole))
-    reason = cluster.wait_unschedulable(B)
-    b_waits = replace(_new_facts(cluster, B, f"class {whole}"), reason=reason)
+    b_waits = _waiting(cluster, B, for_cores)
     _end(cluster, A)
     cluster.wait_running(B)
-    b_runs = _new_facts(cluster, B, f"class {whole}")
+    b_runs = _new_facts(cluster, B, for_cores)
+    for name in HALVES:
+        cluster.create(_new_pod(name, core))
+    halves_wait = tuple(_waiting(cluster, name, for_one) for name in HALVES)
     _end(cluster, B)
     for name in HALVES:
-        cluster.create(_new_pod(name, core_class(1)))
         cluster.wait_running(name)
-    halves = tuple(_new_facts(cluster, name, f"class {core_class(1)}") for name in HALVES)
+    halves = tuple(_new_facts(cluster, name, for_one) for name in HALVES)
     for name in HALVES:
         _end(cluster, name)
-    return OnePool(published, a, b_waits, b_runs, halves)
+    return OnePool(published, a, b_waits, b_runs, halves_wait, halves)
+
+
+def _waiting(cluster: Cluster, name: str, asks: str) -> PodFacts:
+    reason = cluster.wait_unschedulable(name)
+    return replace(_new_facts(cluster, name, asks), reason=reason)
 
 
 def _end(cluster: Cluster, name: str) -> None:

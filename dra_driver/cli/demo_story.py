@@ -95,6 +95,7 @@ class OnePool:
     a: PodFacts
     b_waits: PodFacts
     b_runs: PodFacts
+    halves_wait: tuple[PodFacts, ...]
     halves: tuple[PodFacts, ...]
 
 
@@ -154,20 +155,24 @@ def _old(old: TwoLedgers | None) -> list[Check]:
 
 def _new(new: OnePool | None) -> list[Check]:
     drawn = bool(new and new.published.devices and all(each.draws for each in new.published.devices))
-    halves = new.halves if new else ()
+    halves, waiting = (new.halves, new.halves_wait) if new else ((), ())
     return [
         Check("coreslice: every device draws on its chip's counter", drawn and bool(new and new.published.counters)),
         Check("coreslice: pod A runs", bool(new and new.a.phase == "Running" and new.a.cores)),
         Check(
-            "coreslice: pod B waits, and is told which counter is short",
-            bool(new and new.b_waits.phase == "Pending" and _names_a_counter(new)),
+            "coreslice: pod B waits while pod A has the chip, and is told so",
+            bool(new and new.b_waits.phase == "Pending" and _names_devices(new)),
         ),
         Check(
             "coreslice: pod B runs when A is gone, and sees the chip's node",
             bool(new and new.b_runs.phase == "Running" and new.b_runs.nodes and new.b_runs.cores),
         ),
         Check(
-            "coreslice: two one-core pods run side by side on different cores",
+            "coreslice: one-core pods wait while pod B has the chip, for want of its counter",
+            bool(waiting) and all(pod.phase == "Pending" and _names_counter(new, pod) for pod in waiting),
+        ),
+        Check(
+            "coreslice: then both run side by side on different cores",
             len(halves) > 1 and all(pod.phase == "Running" for pod in halves) and _disjoint(halves),
         ),
         Check(
@@ -185,8 +190,15 @@ def _end(end: Ending | None) -> list[Check]:
     ]
 
 
-def _names_a_counter(new: OnePool) -> bool:
-    return any(f"counter {name} has 0 of" in new.b_waits.reason for name in new.published.counters)
+def _names_devices(new: OnePool) -> bool:
+    return bool(new.a.devices) and all(
+        f"{name}: in use by {new.a.name}" in new.b_waits.reason for name in new.a.devices
+    )
+
+
+def _names_counter(new: OnePool | None, pod: PodFacts) -> bool:
+    counters = new.published.counters if new else ()
+    return any(f"counter {name} has 0 of" in pod.reason for name in counters)
 
 
 def _disjoint(pods: tuple[PodFacts, ...]) -> bool:

@@ -61,12 +61,19 @@ def one_pool(facts: OnePool) -> Iterator[str]:
     yield from _title(3, "coreslice: chips and cores are devices that draw on one counter")
     yield from _published(facts.published)
     yield ""
+    yield from _text(
+        "A pod now names a ResourceClaimTemplate. Kubernetes makes a claim from it, and the scheduler gives the "
+        "claim a device of the class it asks for, if there is one whose counters are not used up."
+    )
     yield from _pod(facts.a)
     yield from _pod(facts.b_waits)
     yield from _text(f"{facts.a.name} is deleted: its device is given back, and {facts.b_runs.name} starts.")
     yield from _pod(facts.b_runs)
     yield ""
-    yield from _text(f"{facts.b_runs.name} is deleted too. Two pods then share the chip, a core each:")
+    yield from _text("Meanwhile two pods ask for one core each:")
+    for pod in facts.halves_wait:
+        yield from _pod(pod)
+    yield from _text(f"{facts.b_runs.name} is deleted: they share the chip, a core each.")
     for pod in facts.halves:
         yield from _pod(pod)
 
@@ -117,7 +124,7 @@ def _pod(pod: PodFacts) -> Iterator[str]:
     got = f" with {', '.join(pod.devices)}" if pod.devices else ""
     yield f"   {pod.name} asks {pod.asks}: {pod.phase}{got}"
     if pod.reason:
-        yield from textwrap.wrap(pod.reason, _WIDTH, initial_indent=" " * 9, subsequent_indent=" " * 9)
+        yield from _wrapped(pod.reason, 9)
     if pod.nodes or pod.env:
         sees = [_node(pod, at) for at in range(len(pod.nodes))] + [f"{k}={v}" for k, v in pod.env.items()]
         yield f"         its container sees {', '.join(sees)}"
@@ -150,7 +157,15 @@ def _title(number: int | None, text: str) -> Iterator[str]:
 
 
 def _text(text: str) -> Iterator[str]:
-    yield from textwrap.wrap(text, _WIDTH, initial_indent="   ", subsequent_indent="   ")
+    yield from _wrapped(text, 3)
+
+
+def _wrapped(text: str, indent: int) -> Iterator[str]:
+    """Names stay whole, so that they can be searched for."""
+    margin = " " * indent
+    yield from textwrap.wrap(
+        text, _WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ candidate is checked for being in use, then by selectors (class before request),
 constraints. There is no scoring, and an unsatisfiable `count` of many is as slow as in the real thing.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -32,10 +32,10 @@ class Pick:
     candidate: Candidate
 
 
-def held(claims: Iterable[Mapping[str, Any]]) -> set[DeviceId]:
-    """Devices that allocated claims keep from others; administrative access keeps nothing."""
+def held(claims: Iterable[Mapping[str, Any]]) -> dict[DeviceId, str]:
+    """Devices that allocated claims keep from others, and by which; administrative access keeps nothing."""
     return {
-        DeviceId(result["driver"], result["pool"], result["device"])
+        DeviceId(result["driver"], result["pool"], result["device"]): str(claim["metadata"]["name"])
         for claim in claims
         for result in results(claim)
         if not result.get("adminAccess")
@@ -54,30 +54,27 @@ def allocate(
     *,
     slices: Iterable[Mapping[str, Any]],
     classes: Mapping[str, Mapping[str, Any]],
-    in_use: Collection[DeviceId],
+    in_use: Mapping[DeviceId, str],
     node: str,
 ) -> list[dict[str, Any]]:
-    """The `status.allocation` of each claim on this node, in order.
+    """The `status.allocation` of each claim on this node, in order. `in_use` gives the holders, for the reason.
 
     Raises:
         Unallocatable: nothing fits; the text begins as the scheduler's does and goes on with what is short.
         AllocationError: it can't be decided at all.
     """
     demands = [decode(claim, classes) for claim in claims]
-    search = _Search(demands, gather(slices, node=node), frozenset(in_use))
+    search = _Search(demands, gather(slices, node=node), in_use)
     if not search.run():
         raise Unallocatable(f"cannot allocate all claims: {'; '.join(search.explain())}")
-    return [
-        _allocation(demand, [pick for pick in search.picks if pick.demand is demand], node)
-        for demand in demands
-    ]
+    return [_allocation(demand, [pick for pick in search.picks if pick.demand is demand], node) for demand in demands]
 
 
 @dataclass
 class _Search:
     demands: Sequence[Demand]
     pools: Sequence[Pool]
-    in_use: frozenset[DeviceId]
+    in_use: Mapping[DeviceId, str]
     picks: list[Pick] = field(default_factory=list)
     left: dict[tuple[str, str], dict[tuple[str, str], Decimal]] = field(default_factory=dict)  # by pool
     totals: dict[tuple[str, str], Draws] = field(default_factory=dict)  # by pool
@@ -110,9 +107,7 @@ class _Search:
             return False
         return self._devices(claim, request, need, candidates, count)
 
-    def _devices(
-        self, claim: int, request: int, need: Need, candidates: Sequence[Candidate], count: int
-    ) -> bool:
+    def _devices(self, claim: int, request: int, need: Need, candidates: Sequence[Candidate], count: int) -> bool:
         if count == 0:
             return self._request(claim, request + 1)
         for at, candidate in enumerate(candidates):
@@ -126,15 +121,13 @@ class _Search:
     def _all(self, need: Need) -> list[Candidate]:
         for pool in self.pools:
             if pool.problem:
-                raise AllocationError(
-                    f"request {need.result_name} asks for all; pool {pool.name}: {pool.problem}"
-                )
+                raise AllocationError(f"request {need.result_name} asks for all; pool {pool.name}: {pool.problem}")
         return [candidate for candidate in self.candidates if self._matches(need, candidate)]
 
     def _obstacle(self, demand: Demand, need: Need, candidate: Candidate) -> str | None:
         """Why a device can't be taken now, None if it can."""
         if not need.admin_access and candidate.id in self.in_use:
-            return "in use"
+            return f"in use by {self.in_use[candidate.id]}"
         if any(pick.candidate.id == candidate.id for pick in self.picks):
             return "in use by this pod"
         if not self._matches(need, candidate):
@@ -230,9 +223,7 @@ def _class_config(picks: Sequence[Pick]) -> list[dict[str, Any]]:
         requests.setdefault(need.class_name, []).append(need.result_name)
     configs = {need.class_name: need.class_config for need in needs}
     return [
-        {"source": "FromClass", "requests": requests[name], **config}
-        for name in requests
-        for config in configs[name]
+        {"source": "FromClass", "requests": requests[name], **config} for name in requests for config in configs[name]
     ]
 
 

@@ -101,11 +101,7 @@ def _pool(driver: str, name: str, found: Sequence[Mapping[str, Any]], node: str)
             if _reaches(item["spec"], node):
                 candidates.append(Candidate(DeviceId(driver, name, device["name"]), device, draws))
     sets = [found for item in current for found in item["spec"].get("sharedCounters") or ()]
-    totals = {
-        (each["name"], counter): _amount(value)
-        for each in sets
-        for counter, value in each["counters"].items()
-    }
+    totals = {(each["name"], counter): _amount(value) for each in sets for counter, value in each["counters"].items()}
     problem = _incomplete(current) or _invalid(
         current, names, Counter(each["name"] for each in sets), everywhere, totals
     )
@@ -133,9 +129,7 @@ def _invalid(
             if key not in totals:
                 return f"invalid: device {name} draws on counter {key[0]}/{key[1]}, which isn't there"
     devices = [device for item in current for device in item["spec"].get("devices") or ()]
-    unknown = {
-        key for part in (*devices, *(item["spec"] for item in current)) for key in _UNKNOWN & part.keys()
-    }
+    unknown = {key for part in (*devices, *(item["spec"] for item in current)) for key in _UNKNOWN & part.keys()}
     return f"unusable: the simulator doesn't know {', '.join(sorted(unknown))}" if unknown else ""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from dra_driver.errors import CoresliceError
 from dra_driver.simulator import extended_resources, quantity
 from dra_driver.simulator.allocator import Unallocatable, allocate, held
-from dra_driver.simulator.apiserver.store import Store
+from dra_driver.simulator.apiserver.store import Change, Store
 from dra_driver.simulator.objects import (
     CLAIM_FINALIZER,
     Obj,
@@ -44,7 +44,12 @@ class Scheduler:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._arrived: dict[str, int] = {}  # pod UID -> place in the queue; the API's times are whole seconds
+        self._arrived: dict[str, int] = {}  # pod UID -> version; the API's own times are whole seconds
+        store.observers.append(self._note)
+
+    def _note(self, change: Change) -> None:
+        if (change.plural, change.type) == ("pods", "ADDED"):
+            self._arrived[change.obj["metadata"]["uid"]] = change.version
 
     def step(self) -> None:
         """Bind every pod that fits now, and say of the others why they wait."""
@@ -62,9 +67,7 @@ class Scheduler:
             for pod in self._store.list("pods")
             if not (pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"))
         ]
-        for pod in sorted(waiting, key=lambda pod: int(pod["metadata"]["resourceVersion"])):
-            self._arrived.setdefault(pod["metadata"]["uid"], len(self._arrived))
-        return sorted(waiting, key=lambda pod: self._arrived[pod["metadata"]["uid"]])
+        return sorted(waiting, key=lambda pod: self._arrived.get(pod["metadata"]["uid"], 0))
 
     def _wait(self, pod: Obj, reason: str, message: str) -> None:
         set_condition(self._store, pod, "PodScheduled", "False", reason=reason, message=message)

@@ -48,9 +48,7 @@ def trn1() -> list[Wire]:
 @pytest.fixture
 def classes() -> dict[str, Wire]:
     def by_type(kind: str) -> Wire:
-        expression = (
-            f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].?type.orValue("") == "{kind}"'
-        )
+        expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].?type.orValue("") == "{kind}"'
         return {"metadata": {"name": kind}, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
 
     return {"core": by_type("core"), "chip": by_type("chip")}

@@ -40,8 +40,6 @@ def test_whole_numbers_are_shown_as_they_are(number: int) -> None:
     assert show(parse(number)) == str(number)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"), [("500m", "0.5"), ("1500m", "1.5"), ("1000m", "1"), ("1e3", "1000")]
-)
+@pytest.mark.parametrize(("text", "shown"), [("500m", "0.5"), ("1500m", "1.5"), ("1000m", "1"), ("1e3", "1000")])
 def test_shown_without_exponent(text: str, shown: str) -> None:
     assert show(parse(text)) == shown
