@@ -1,0 +1,46 @@
+# Two commands on a fresh machine: `make demo` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+
+help:  ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(VENV)/.demo  ## the whole path on a simulated machine, in a few seconds; no root, no cluster
+	@$(BIN)/coreslice demo
+
+test: $(VENV)/.dev lint  ## everything this machine can run; says what it leaves out and why
+	@$(BIN)/python tests/rungs.py
+
+test-fast: $(VENV)/.dev  ## unit and contract tests only
+	@$(BIN)/python tests/rungs.py unit contract
+
+lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-timing >/dev/null || $(BIN)/lint-imports
+
+proto: $(VENV)/.dev  ## regenerate the gRPC code from proto/
+	$(BIN)/python proto/generate.py
+
+node: $(VENV)/.dev  ## a real Kubernetes node with the driver on it, left running (root, Go, Debian)
+	@$(BIN)/python tests/cluster/node.py packages
+	@$(BIN)/python tests/cluster/node.py build
+	@$(BIN)/python tests/cluster/node.py up
+
+node-stop: $(VENV)/.dev  ## end it and clean up
+	@$(BIN)/python tests/cluster/node.py down
+
+clean:  ## remove the virtual environment and caches of tools
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.demo: requirements/bootstrap.txt requirements/demo.txt pyproject.toml
+	@tests/venv.sh "$(PYTHON)" $(VENV) demo
+
+$(VENV)/.dev: requirements/bootstrap.txt requirements/dev.txt pyproject.toml
+	@tests/venv.sh "$(PYTHON)" $(VENV) dev
+
+.PHONY: help demo test test-fast lint proto node node-stop clean

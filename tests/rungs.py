@@ -1,0 +1,94 @@
+"""Run the tests, rung by rung: everything that this machine can, and a line about what it can't.
+
+    python tests/rungs.py [RUNG…]      unit contract runtime cluster; without names all of them
+
+Under CI=true nothing may be left out: a missing tool is a failure there.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PARALLEL = ("-n", "2")
+
+
+def root() -> str:
+    """Why containers can't be made here; empty when they can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    return "" if shutil.which("apt-get") or shutil.which("podman") else "needs Debian's packages"
+
+
+def root_and_go() -> str:
+    """Why the real node can't be built here; empty when it can."""
+    return root() or ("" if shutil.which("go") else "needs a Go toolchain")
+
+
+def anywhere() -> str:
+    """No condition."""
+    return ""
+
+
+RUNGS: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
+    "unit": (anywhere, PARALLEL),
+    "contract": (anywhere, PARALLEL),
+    "runtime": (root, ()),
+    "cluster": (root_and_go, ()),
+}
+
+
+def main(names: list[str]) -> int:
+    """Exit status: 0 when all that ran passed and nothing was missing that CI demands."""
+    wanted = names or list(RUNGS)
+    if unknown := [name for name in wanted if name not in RUNGS]:
+        print(f"no rung {', '.join(unknown)}; there are {', '.join(RUNGS)}", file=sys.stderr)
+        return 2
+    missing = {name: why for name in wanted if (why := RUNGS[name][0]())}
+    if missing:
+        print("left out: " + ", ".join(f"{name} ({why})" for name, why in missing.items()), flush=True)
+    possible = [name for name in wanted if name not in missing]
+    prepare(possible)
+    failed = [name for name in possible if not run(name)]
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed or (missing and os.environ.get("CI")) else 0
+
+
+def prepare(names: list[str]) -> None:
+    """Install and build what the rungs with containers need; both are quick when it is there."""
+    if {"runtime", "cluster"} & set(names):
+        node("packages")
+    if "cluster" in names:
+        node("build")
+
+
+def node(action: str) -> None:
+    """One step of setting up the real node."""
+    started = time.monotonic()
+    print(f"node {action} …", flush=True)
+    subprocess.run([sys.executable, str(HERE / "cluster" / "node.py"), action], check=True)
+    print(f"node {action}: {time.monotonic() - started:.0f} s", flush=True)
+
+
+def run(name: str) -> bool:
+    """One rung in a pytest of its own, so that none sees another's processes."""
+    print(f"\n{name}", flush=True)
+    command = [sys.executable, "-m", "pytest", "-q", *RUNGS[name][1], *marks(), str(HERE / name)]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def marks() -> tuple[str, ...]:
+    """Single tests that need Go say so themselves."""
+    if shutil.which("go"):
+        return ()
+    print("left out: tests marked go (needs a Go toolchain)", flush=True)
+    return ("-m", "not go")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
