@@ -3,9 +3,9 @@
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from dra_driver.claims.hardware import Snapshot
 from dra_driver.errors import NeuronError
 from dra_driver.inventory.devices import Device, devices, physical_cores
 from dra_driver.neuron import now
@@ -14,14 +14,6 @@ from dra_driver.neuron.machine import Chip, Machine
 from dra_driver.neuron.sysfs import read_machine
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Scan:
-    """One look at the machine and the devices it makes."""
-
-    machine: Machine
-    devices: Mapping[str, Device]
 
 
 class NodeHardware:
@@ -48,8 +40,12 @@ class NodeHardware:
             self._report(before.machine)
             return True
 
+    def snapshot(self) -> Snapshot:
+        """The last scan, all of one moment."""
+        return self._scan
+
     def machine(self) -> Machine:
-        """The last scan."""
+        """The machine of the last scan."""
         return self._scan.machine
 
     def devices(self) -> Mapping[str, Device]:
@@ -78,9 +74,9 @@ class NodeHardware:
                 return held
         return None
 
-    def _look(self) -> Scan:
+    def _look(self) -> Snapshot:
         machine = read_machine(sysfs_root=self._sysfs_root, proc_root=self._proc_root)
-        return Scan(machine, {device.name: device for device in devices(machine)})
+        return Snapshot(machine, {device.name: device for device in devices(machine)})
 
     def _report(self, before: Machine) -> None:
         machine = self.machine()

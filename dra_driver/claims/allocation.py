@@ -5,14 +5,12 @@ used is a `Refusal` that names the claim.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.kubelet.types import ClaimRef
-
-EXTENDED_RESOURCE = "resource.kubernetes.io/extended-resource-claim"
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Result:
     @property
     def base_request(self) -> str:
         """The request's own name: the kubelet matches containers by it."""
-        return self.request.partition("/")[0]
+        return base_name(self.request)
 
 
 @dataclass(frozen=True)
@@ -57,15 +55,17 @@ class Claim:
         return any(user.uid == pod_uid for user in (*self.users, *([self.owner] if self.owner else [])))
 
 
+def base_name(request: str) -> str:
+    """`req` of `req/sub`: containers name requests so."""
+    return request.partition("/")[0]
+
+
 class _Read(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-def _null_is_empty(value: Any) -> Any:
-    return [] if value is None else value
-
-
-type_list = BeforeValidator(_null_is_empty)  # items: null is legal from Go servers (BC-132)
+_T = TypeVar("_T")
+Items = Annotated[list[_T], BeforeValidator(lambda value: [] if value is None else value)]  # null is legal (BC-132)
 
 
 class _Owner(_Read):
@@ -77,7 +77,7 @@ class _Owner(_Read):
 
 class _Meta(_Read):
     uid: str
-    ownerReferences: Annotated[list[_Owner], type_list] = []  # noqa: N815
+    ownerReferences: Items[_Owner] = []  # noqa: N815
 
 
 class _Result(_Read):
@@ -98,12 +98,12 @@ class _Config(_Read):
 
 
 class _Devices(_Read):
-    results: Annotated[list[_Result], type_list] = []
-    config: Annotated[list[_Config], type_list] = []
+    results: Items[_Result] = []
+    config: Items[_Config] = []
 
 
 class _Allocation(_Read):
-    devices: _Devices = Field(default_factory=_Devices)
+    devices: _Devices | None = None
 
 
 class _User(_Read):
@@ -115,7 +115,7 @@ class _User(_Read):
 
 class _Status(_Read):
     allocation: _Allocation | None = None
-    reservedFor: Annotated[list[_User], type_list] = []  # noqa: N815
+    reservedFor: Items[_User] = []  # noqa: N815
 
 
 class _Claim(_Read):
@@ -134,7 +134,7 @@ def decode(raw: dict[str, Any], *, asked: ClaimRef, driver: str, pool: str) -> C
         raise Refusal(Reason.CLAIM_REPLACED, f"claim {asked} has the UID {parsed.metadata.uid} in the API now")
     if parsed.status is None or parsed.status.allocation is None:
         raise Refusal(Reason.CLAIM_NOT_ALLOCATED, f"claim {asked} has no allocation")
-    devices = parsed.status.allocation.devices
+    devices = parsed.status.allocation.devices or _Devices()
     results = tuple(_result(entry, asked, pool) for entry in devices.results if entry.driver == driver)
     if results:
         _refuse_config(devices.config, asked, driver)
@@ -142,15 +142,29 @@ def decode(raw: dict[str, Any], *, asked: ClaimRef, driver: str, pool: str) -> C
     return Claim(asked, _owner(parsed.metadata), users, results)
 
 
-def holds(raw: dict[str, Any], *, driver: str, uid: str) -> frozenset[str]:
-    """Names of this driver's devices that the claim of that UID holds now; empty when it holds none."""
-    try:
-        parsed = _Claim.model_validate(raw)
-    except ValidationError:
+def reserved_pods(raw: dict[str, Any], *, asked: ClaimRef) -> frozenset[str]:
+    """UIDs of the pods that have the claim reserved now, whatever it holds; none when it was made anew.
+
+    Raises:
+        Refusal: that can't be read from it.
+    """
+    parsed = _parse(raw, asked)
+    if parsed.metadata.uid != asked.uid or parsed.status is None:
         return frozenset()
-    if parsed.metadata.uid != uid or parsed.status is None or parsed.status.allocation is None:
+    return frozenset(user.uid for user in parsed.status.reservedFor)
+
+
+def holds(raw: dict[str, Any], *, driver: str, claim: ClaimRef) -> frozenset[str]:
+    """Names of this driver's devices that the claim of that UID holds now; empty when it holds none.
+
+    Raises:
+        Refusal: that can't be read from it.
+    """
+    parsed = _parse(raw, claim)
+    if parsed.metadata.uid != claim.uid or parsed.status is None or parsed.status.allocation is None:
         return frozenset()
-    return frozenset(r.device for r in parsed.status.allocation.devices.results if r.driver == driver)
+    devices = parsed.status.allocation.devices or _Devices()
+    return frozenset(result.device for result in devices.results if result.driver == driver)
 
 
 def _parse(raw: dict[str, Any], asked: ClaimRef) -> _Claim:

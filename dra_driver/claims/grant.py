@@ -2,7 +2,8 @@
 
 The runtime opens /dev/neuron0, 1, … by counting up and takes core numbers relative to the container's first chip; the
 kernel then assumes that the container's chip k is the host's chip first+k. So a grant is host-contiguous, renamed from
-0 in ascending host order, and its cores are one ascending run: anything else is refused.
+0 in ascending host order, and its cores are one ascending run: anything else is refused. Devices that are only watched
+(adminAccess) add nodes; beside devices of the container's own their cores don't count, since somebody else holds them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,22 +19,35 @@ _PARTS = {DeviceType.CORE, DeviceType.CORE_RUN}
 _MODE = 0o666  # without it containerd copies the host node's, if there is one
 
 
-def edits(devices: Iterable[Device], machine: Machine, *, visible_cores_on_chips: bool = False) -> ContainerEdits:
-    """The complete edits of a container that gets these devices, whatever their order.
+def edits(
+    devices: Iterable[Device],
+    machine: Machine,
+    *,
+    watched: Iterable[Device] = (),
+    visible_cores_on_chips: bool = False,
+) -> ContainerEdits:
+    """The complete edits of a container that gets these devices, whatever their order; at least one of both kinds.
 
     Raises:
         Refusal: chips or cores with a gap, a chip that is gone, or mixed logical core configurations.
     """
-    by_name = {device.name: device for device in devices}
-    wanted = sorted(by_name.values(), key=lambda device: (device.chips, device.first_core, device.name))
-    chips = _contiguous_chips(wanted, machine)
+    own, watched = _in_order(devices), _in_order(watched)
+    every = _in_order([*own, *watched])
+    counted = own or watched
+    chips = _contiguous_chips(every, machine)
     environment = []
-    if visible_cores_on_chips or any(device.type in _PARTS for device in wanted):
-        environment.append(f"{VISIBLE_CORES}={_visible(wanted, chips)}")
+    if visible_cores_on_chips or any(device.type in _PARTS for device in counted):
+        environment.append(f"{VISIBLE_CORES}={_visible(counted, chips)}")
     if chips[0].max_lnc > 1:
-        environment.append(f"{LOGICAL_CORE_CONFIG}={_one_lnc(wanted)}")
+        environment.append(f"{LOGICAL_CORE_CONFIG}={_one_lnc(every)}")
     nodes = [_node(position, chip) for position, chip in enumerate(chips)]
     return ContainerEdits(env=tuple(environment), device_nodes=tuple(nodes))
+
+
+def _in_order(devices: Iterable[Device]) -> list[Device]:
+    """Each device once, in one order: the same set always gives the same edits."""
+    by_name = {device.name: device for device in devices}
+    return sorted(by_name.values(), key=lambda device: (device.chips, device.first_core, device.name))
 
 
 def _contiguous_chips(devices: Sequence[Device], machine: Machine) -> list[Chip]:

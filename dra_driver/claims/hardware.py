@@ -1,20 +1,26 @@
 """What claims need to know of the node's hardware at the moment they are prepared."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from dra_driver.inventory.devices import Device
 from dra_driver.neuron.machine import Chip, Machine
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """One look at the machine, and every device that this node could offer of it, by name."""
+
+    machine: Machine
+    devices: Mapping[str, Device]
+
+
 class Hardware(Protocol):
-    """The machine, as the driver last scanned it, and two questions to sysfs itself."""
+    """The machine as the driver last scanned it, and two questions to sysfs itself."""
 
-    def machine(self) -> Machine:
+    def snapshot(self) -> Snapshot:
         """The last scan, all of one moment."""
-
-    def devices(self) -> Mapping[str, Device]:
-        """Every device this node could offer, by name."""
 
     def changed(self, chip: Chip) -> str | None:
         """What sysfs says otherwise of the chip now (device number, serial, gone); None when it still holds."""

@@ -6,14 +6,15 @@ A call shows only claims that aren't prepared yet, so a user-made record whose c
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dra_driver.claims.allocation import Claim, PodRef, decode
+from dra_driver.claims.allocation import Claim, PodRef, decode, reserved_pods
 from dra_driver.claims.pods import Pod, read_pod
 from dra_driver.claims.records import Record
 from dra_driver.claims.refusals import Reason, Refusal
-from dra_driver.claims.sharing import Planned, Planner, PodPlan, met_everywhere
+from dra_driver.claims.sharing import Planned, Planner, PodPlan, met_everywhere, sibling
 from dra_driver.cluster.errors import ApiError, NotFound
 from dra_driver.kubelet.types import ClaimRef
 
@@ -39,40 +40,39 @@ class Planning:
     pool: str
     read_pods: bool = True  # off: the right to read pods isn't given
 
-    def plan(self, refs: Sequence[ClaimRef], planner: Planner, user_made: Sequence[Record]) -> dict[str, Outcome]:
+    def plan(self, refs: Sequence[ClaimRef], planner: Planner, records: Sequence[Record]) -> dict[str, Outcome]:
         """Every claim of the call → its plan, or why it has none; by UID."""
         claims: dict[str, Claim] = {}
         refused: dict[str, Refusal] = {}
         for ref in refs:
             try:
-                claims[ref.uid] = self._claim(ref)
+                raw = self._read(ref)
+                claims[ref.uid] = decode(raw, asked=ref, driver=self.driver, pool=self.pool)
             except Refusal as refusal:
                 refused[ref.uid] = refusal
-        call = _Call(self, planner, refs, claims, refused, user_made)
+        call = _Call(self, planner, claims, {ref.name: refused[ref.uid] for ref in refs if ref.uid in refused}, records)
         return {**refused, **call.own(), **call.shared()}
 
-    def _claim(self, ref: ClaimRef) -> Claim:
-        try:
-            raw = self.reader.get_claim(ref.namespace, ref.name)
-        except NotFound as error:
-            raise Refusal(Reason.CLAIM_REPLACED, f"claim {ref} isn't in the API any more") from error
-        except ApiError as error:
-            raise Refusal(Reason.CLAIM_UNREADABLE, f"claim {ref} can't be read: {error}") from error
-        return decode(raw, asked=ref, driver=self.driver, pool=self.pool)
-
-    def users_now(self, record: Record) -> frozenset[str]:
+    def users_now(self, claim: ClaimRef) -> frozenset[str]:
         """UIDs of the pods that have a recorded claim reserved now.
 
         Raises:
-            Refusal: the API doesn't answer.
+            Refusal: that can't be told.
         """
         try:
-            claim = self._claim(record.claim)
+            return reserved_pods(self._read(claim), asked=claim)
         except Refusal as refusal:
-            if refusal.reason.retryable:
-                raise
-            return frozenset()
-        return frozenset(user.uid for user in claim.users)
+            if refusal.reason is Reason.CLAIM_REPLACED:
+                return frozenset()
+            raise
+
+    def _read(self, claim: ClaimRef) -> dict[str, Any]:
+        try:
+            return self.reader.get_claim(claim.namespace, claim.name)
+        except NotFound as error:
+            raise Refusal(Reason.CLAIM_REPLACED, f"claim {claim} isn't in the API any more") from error
+        except ApiError as error:
+            raise Refusal(Reason.CLAIM_UNREADABLE, f"claim {claim} can't be read: {error}") from error
 
     def pod(self, ref: PodRef, claim: ClaimRef) -> Pod:
         """The pod that decides about a claim.
@@ -98,14 +98,15 @@ class Planning:
 
 @dataclass(frozen=True)
 class _Call:
-    """The decoded claims of one call."""
+    """The decoded claims of one call, by UID; those that couldn't be, by name; what was read is read once."""
 
     planning: Planning
     planner: Planner
-    refs: Sequence[ClaimRef]
     claims: Mapping[str, Claim]
-    refused: Mapping[str, Refusal]
-    user_made: Sequence[Record]
+    failed: Mapping[str, Refusal]
+    records: Sequence[Record]
+    _users: dict[str, frozenset[str]] = field(default_factory=dict)
+    _pods: dict[str, Pod] = field(default_factory=dict)
 
     def own(self) -> dict[str, Outcome]:
         """Plans of the claims that pods own. A call is one pod; a second owner is planned apart."""
@@ -121,7 +122,7 @@ class _Call:
     def shared(self) -> dict[str, Outcome]:
         """Plans of the user-made claims: each alone."""
         outcomes: dict[str, Outcome] = {}
-        for claim in self._shared_claims():
+        for claim in self._user_made():
             try:
                 self._refuse_together(claim)
                 outcomes[claim.ref.uid] = self.planner.alone(claim)
@@ -129,46 +130,62 @@ class _Call:
                 outcomes[claim.ref.uid] = refusal
         return outcomes
 
-    def _shared_claims(self) -> list[Claim]:
+    def _user_made(self) -> list[Claim]:
         return [claim for claim in self.claims.values() if claim.owner is None]
 
     def _of_pod(self, owner: PodRef, own: Sequence[Claim]) -> dict[str, Outcome]:
-        shared = self._shared_with(owner, own[0].ref.namespace)
-        usual = len(own) == 1 and len(own[0].requests) <= 1 and not shared and not self.refused
+        apart = self._apart(owner, own[0].ref.namespace)
+        usual = len(own) == 1 and len(own[0].requests) <= 1 and not apart and not self.failed
         if usual:
             return {own[0].ref.uid: self.planner.alone(own[0])}
-        pod = self.planning.pod(owner, own[0].ref)
-        failed = {ref.name: self.refused[ref.uid] for ref in self.refs if ref.uid in self.refused}
-        plan = PodPlan(self.planner, pod, {claim.ref.name: claim for claim in own}, failed, shared)
+        if self.failed and not self.planning.read_pods:
+            raise sibling(*next(iter(self.failed.items())))
+        pod = self._pod(owner, own[0].ref)
+        plan = PodPlan(self.planner, pod, {claim.ref.name: claim for claim in own}, self.failed, apart)
         uids = {claim.ref.name: claim.ref.uid for claim in own}
         return {uids[name]: outcome for name, outcome in plan.outcome().items()}
 
-    def _shared_with(self, owner: PodRef, namespace: str) -> frozenset[str]:
-        """Names of user-made claims of ours that the pod uses, prepared before or in this call."""
-        here = {claim.ref.name for claim in self._shared_claims() if claim.used_by(owner.uid)}
-        before = {
-            record.claim.name for record in self._recorded(namespace) if owner.uid in self.planning.users_now(record)
+    def _apart(self, owner: PodRef, namespace: str) -> dict[str, AbstractSet[str]]:
+        """Claims that the pod may use and that aren't planned with it: name → requests of ours.
+
+        Those of this call that it doesn't own, user-made records that it has reserved, and records of its own that this
+        call doesn't name: another pod has used them first.
+        """
+        apart: dict[str, AbstractSet[str]] = {
+            claim.ref.name: claim.requests
+            for claim in self.claims.values()
+            if claim.owner != owner and claim.used_by(owner.uid)
         }
-        return frozenset(here | before)
+        for record in self._recorded(namespace):
+            if record.owner == owner or (record.owner is None and owner.uid in self._users_now(record)):
+                apart[record.claim.name] = record.requests
+        return apart
 
     def _recorded(self, namespace: str) -> list[Record]:
-        return [
-            record
-            for record in self.user_made
-            if record.claim.namespace == namespace and record.claim.uid not in self.claims
-        ]
+        """Records of claims that this call doesn't name."""
+        here = (record for record in self.records if record.claim.namespace == namespace)
+        return [record for record in here if record.claim.uid not in self.claims]
+
+    def _users_now(self, record: Record) -> frozenset[str]:
+        uid = record.claim.uid
+        if uid not in self._users:
+            self._users[uid] = self.planning.users_now(record.claim)
+        return self._users[uid]
+
+    def _pod(self, ref: PodRef, claim: ClaimRef) -> Pod:
+        if ref.uid not in self._pods:
+            self._pods[ref.uid] = self.planning.pod(ref, claim)
+        return self._pods[ref.uid]
 
     def _refuse_together(self, claim: Claim) -> None:
         """Two user-made claims in one container: refused where every pod that may be meant combines them."""
-        others = {other.ref.name: {user.uid for user in other.users} for other in self._shared_claims()}
-        recorded = self._recorded(claim.ref.namespace)
-        others |= {record.claim.name: set(self.planning.users_now(record)) for record in recorded}
-        others.pop(claim.ref.name, None)
+        if not self.planning.read_pods:
+            return
         candidates = self._candidates(claim)
-        for name, users in others.items():
-            if not candidates or not {pod.uid for pod in candidates} <= users or not self.planning.read_pods:
+        for name, users in self._other_users(claim).items():
+            if not {candidate.uid for candidate in candidates} <= users:
                 continue
-            pods = [self.planning.pod(candidate, claim.ref) for candidate in candidates]
+            pods = self._existing(candidates, claim)
             if met_everywhere(pods, claim.ref.name, name):
                 raise Refusal(
                     Reason.SHARED_TOGETHER,
@@ -176,12 +193,29 @@ class _Call:
                     f" {pods[0].ref.name}: each stands alone, so one container can't have both",
                 )
 
+    def _other_users(self, claim: Claim) -> dict[str, frozenset[str]]:
+        """The other user-made claims: name → UIDs of their pods."""
+        here = {one.ref.name: frozenset(user.uid for user in one.users) for one in self._user_made() if one != claim}
+        recorded = [record for record in self._recorded(claim.ref.namespace) if record.owner is None]
+        return here | {record.claim.name: self._users_now(record) for record in recorded}
+
     def _candidates(self, claim: Claim) -> list[PodRef]:
         """Pods that this call may be for."""
         owners = {other.owner for other in self.claims.values() if other.owner}
         if owners:
             return [owner for owner in owners if claim.used_by(owner.uid)]
-        return [user for user in claim.users if all(c.used_by(user.uid) for c in self._shared_claims())]
+        return [user for user in claim.users if all(one.used_by(user.uid) for one in self._user_made())]
+
+    def _existing(self, candidates: Sequence[PodRef], claim: Claim) -> list[Pod]:
+        """Those that are there: a pod may be gone, and its reservation not yet."""
+        pods = []
+        for candidate in candidates:
+            try:
+                pods.append(self._pod(candidate, claim.ref))
+            except Refusal as refusal:
+                if refusal.reason is not Reason.POD_REPLACED:
+                    raise
+        return pods
 
 
 def units(outcomes: Mapping[str, Outcome]) -> list[list[Planned]]:

@@ -5,11 +5,14 @@ for extended resources stands in `status.extendedResourceClaimStatus.requestMapp
 the container (an init container reuses a later one's request).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
-from dra_driver.claims.allocation import Claim, PodRef
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dra_driver.claims.allocation import Items, PodRef
 from dra_driver.claims.refusals import Reason, Refusal
 
 
@@ -28,10 +31,15 @@ class Container:
     name: str
     uses: tuple[Use, ...]
 
-    def requests_of(self, claim: Claim) -> frozenset[str]:
-        """Base names of the claim's requests whose devices this container gets."""
-        named = {use.request for use in self.uses if use.claim == claim.ref.name}
-        return claim.requests if None in named else claim.requests & {name for name in named if name}
+    @property
+    def claims(self) -> frozenset[str]:
+        """Names of the claims that it uses, in whole or in part."""
+        return frozenset(use.claim for use in self.uses)
+
+    def gets(self, claim: str, requests: AbstractSet[str]) -> AbstractSet[str]:
+        """Those of the claim's requests (base names) whose devices this container gets, as the kubelet matches them."""
+        named = {use.request for use in self.uses if use.claim == claim}
+        return requests if None in named else requests & named
 
 
 @dataclass(frozen=True)
@@ -42,50 +50,110 @@ class Pod:
     containers: tuple[Container, ...]
 
 
+class _Read(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Entry(_Read):
+    """In the spec: a claim, or a template; in the status: the claim that was made of it, or None was needed."""
+
+    name: str
+    resourceClaimName: str | None = None  # noqa: N815
+
+
+class _Use(_Read):
+    name: str
+    request: str | None = None
+
+
+class _Resources(_Read):
+    claims: Items[_Use] = []
+
+
+class _Container(_Read):
+    name: str
+    resources: _Resources | None = None
+
+
+class _Spec(_Read):
+    resourceClaims: Items[_Entry] = []  # noqa: N815
+    initContainers: Items[_Container] = []  # noqa: N815
+    containers: Items[_Container] = []
+
+
+class _Mapping(_Read):
+    containerName: str  # noqa: N815
+    requestName: str  # noqa: N815
+
+
+class _Extended(_Read):
+    resourceClaimName: str  # noqa: N815
+    requestMappings: Items[_Mapping] = []  # noqa: N815
+
+
+class _Status(_Read):
+    resourceClaimStatuses: Items[_Entry] = []  # noqa: N815
+    extendedResourceClaimStatus: _Extended | None = None  # noqa: N815
+
+
+class _Meta(_Read):
+    uid: str
+
+
+class _Pod(_Read):
+    metadata: _Meta
+    spec: _Spec
+    status: _Status | None = None
+
+
 def read_pod(raw: Mapping[str, Any], *, expected: PodRef) -> Pod:
     """Decode a v1 Pod.
 
     Raises:
         Refusal: another pod of the same name, or a claim whose generated name isn't in the status yet.
     """
-    uid = raw.get("metadata", {}).get("uid", "")
-    if uid != expected.uid:
-        raise Refusal(Reason.POD_REPLACED, f"pod {expected.name} has the UID {uid} now, the claim names {expected.uid}")
-    spec, status = raw.get("spec") or {}, raw.get("status") or {}
-    names = _claim_names(spec, status)
-    extended = _extended_uses(status)
+    pod = _parse(raw, expected)
+    if pod.metadata.uid != expected.uid:
+        text = f"pod {expected.name} has the UID {pod.metadata.uid} now, the claim names {expected.uid}"
+        raise Refusal(Reason.POD_REPLACED, text)
+    status = pod.status or _Status()
+    names = _claim_names(pod.spec, status)
     containers = [
-        Container(entry["name"], (*_named_uses(entry, names, expected), *extended.get(entry["name"], ())))
-        for entry in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+        Container(one.name, (*_named(one, names, expected), *_extended(one.name, status.extendedResourceClaimStatus)))
+        for one in [*pod.spec.initContainers, *pod.spec.containers]
     ]
     return Pod(expected, tuple(containers))
 
 
-def _claim_names(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, str]:
-    """Pod-level claim entry → ResourceClaim name."""
-    generated = {entry["name"]: entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or []}
-    given = {entry["name"]: entry.get("resourceClaimName") for entry in spec.get("resourceClaims") or []}
-    return {name: claim for name, value in given.items() if (claim := value or generated.get(name))}
+def _parse(raw: Mapping[str, Any], expected: PodRef) -> _Pod:
+    try:
+        return _Pod.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise Refusal(Reason.POD_MALFORMED, f"pod {expected.name}, field {field}: {first['msg']}") from error
 
 
-def _named_uses(container: Mapping[str, Any], names: Mapping[str, str], pod: PodRef) -> list[Use]:
+def _claim_names(spec: _Spec, status: _Status) -> dict[str, str | None]:
+    """Pod-level entry → ResourceClaim name, None where no claim was needed; entries not known yet are left out."""
+    made = {entry.name: entry.resourceClaimName for entry in status.resourceClaimStatuses}
+    return made | {entry.name: entry.resourceClaimName for entry in spec.resourceClaims if entry.resourceClaimName}
+
+
+def _named(container: _Container, names: Mapping[str, str | None], pod: PodRef) -> list[Use]:
     uses = []
-    for entry in (container.get("resources") or {}).get("claims") or []:
-        claim = names.get(entry["name"])
-        if claim is None:
-            raise Refusal(
-                Reason.POD_INCOMPLETE,
-                f"pod {pod.name}: its status doesn't say yet which claim '{entry['name']}' is",
-            )
-        uses.append(Use(claim, entry.get("request") or None))
+    for entry in container.resources.claims if container.resources else []:
+        if entry.name not in names:
+            text = f"pod {pod.name}: its status doesn't say yet which claim '{entry.name}' is"
+            raise Refusal(Reason.POD_INCOMPLETE, text)
+        if claim := names[entry.name]:
+            uses.append(Use(claim, entry.request or None))
     return uses
 
 
-def _extended_uses(status: Mapping[str, Any]) -> dict[str, Sequence[Use]]:
-    """Container name → requests of the pod's extended-resource claim."""
-    extended = status.get("extendedResourceClaimStatus") or {}
-    uses: dict[str, list[Use]] = {}
-    for mapping in extended.get("requestMappings") or []:
-        use = Use(extended.get("resourceClaimName", ""), mapping["requestName"])
-        uses.setdefault(mapping["containerName"], []).append(use)
-    return dict(uses)
+def _extended(container: str, status: _Extended | None) -> list[Use]:
+    """What the container gets of the pod's extended-resource claim."""
+    if status is None:
+        return []
+    mine = [mapping for mapping in status.requestMappings if mapping.containerName == container]
+    return [Use(status.resourceClaimName, mapping.requestName) for mapping in mine]

@@ -1,10 +1,11 @@
-"""Records that nobody will ever unprepare: the kubelet can lose its own state, and then no call comes.
+"""Orphans: records whose claim is gone although no Unprepare came, since the kubelet can lose its own state.
 
-Freed is only what can't run: a record of an earlier boot whose claim is gone, was made anew, or no longer holds the
-device. Where the API doesn't answer, nothing is decided.
+A record of an earlier boot is freed when its claim is gone, was made anew, or holds none of its devices any more. One
+of this boot is reported only: its container may still run. When the API doesn't answer, nothing is done; ask again.
 """
 
 import logging
+from collections.abc import Callable, Iterator, Sequence
 
 from dra_driver.claims.allocation import holds
 from dra_driver.claims.ledger import Ledger
@@ -16,28 +17,54 @@ from dra_driver.cluster.errors import ApiError, NotFound
 log = logging.getLogger(__name__)
 
 
-def free_orphans(ledger: Ledger, reader: Reader, *, driver: str) -> int:
-    """Free the records of earlier boots that the API no longer backs; how many went."""
-    return sum(_free(ledger, record) for record in ledger.of_earlier_boot() if _orphaned(record, reader, driver))
+def free_orphans(ledger: Ledger, reader: Reader, *, driver: str) -> list[str]:
+    """Free orphans of earlier boots; the UIDs of the claims that were freed. What can't be done is logged."""
+    orphans = list(_orphans(_read(ledger.of_earlier_boot), reader, driver))
+    return [record.claim.uid for record in orphans if _free(ledger, record)]
 
 
-def _orphaned(record: Record, reader: Reader, driver: str) -> bool:
+def report_orphans(ledger: Ledger, reader: Reader, *, driver: str) -> list[str]:
+    """Log orphans of this boot; the UIDs of their claims."""
+    orphans = list(_orphans(_read(ledger.of_this_boot), reader, driver))
+    for record in orphans:
+        log.warning(
+            "%s holds no device of its record any more, but wasn't unprepared: they stay held until it is, or until"
+            " the node reboots",
+            record.claim,
+            extra={"claim_uid": record.claim.uid},
+        )
+    return [record.claim.uid for record in orphans]
+
+
+def _read(records: Callable[[], list[Record]]) -> list[Record]:
     try:
-        raw = reader.get_claim(record.claim.namespace, record.claim.name)
-    except NotFound:
-        return True
-    except ApiError as error:
-        log.info("a record of an earlier boot can't be checked: %s", error, extra={"claim_uid": record.claim.uid})
-        return False
-    wanted = {str(held.wire["name"]) for held in record.devices}
-    return wanted.isdisjoint(holds(raw, driver=driver, uid=record.claim.uid))
+        return records()
+    except Refusal as refusal:
+        log.error("can't look for orphans: %s", refusal.detail)  # noqa: TRY400
+        return []
+
+
+def _orphans(records: Sequence[Record], reader: Reader, driver: str) -> Iterator[Record]:
+    """Records whose claim surely holds none of their devices now."""
+    for record in records:
+        claim = record.claim
+        try:
+            held = holds(reader.get_claim(claim.namespace, claim.name), driver=driver, claim=claim)
+        except NotFound:
+            held = frozenset()
+        except (ApiError, Refusal) as error:
+            log.warning("can't tell whether %s still holds its devices: %s", claim, error)
+            continue
+        if held.isdisjoint(one.device.name for one in record.devices):
+            yield record
 
 
 def _free(ledger: Ledger, record: Record) -> bool:
     try:
-        ledger.release(record.claim.uid)
+        freed = ledger.release_outdated(record.claim.uid)
     except Refusal as refusal:
-        log.warning("a record of an earlier boot can't be freed: %s", refusal, extra={"claim_uid": record.claim.uid})
+        log.warning("the orphaned record of %s can't be removed: %s", record.claim, refusal.detail)
         return False
-    log.warning("record of an earlier boot freed: its claim is gone", extra={"claim_uid": record.claim.uid})
-    return True
+    if freed:
+        log.warning("orphaned record of %s freed", record.claim, extra={"claim_uid": record.claim.uid})
+    return freed

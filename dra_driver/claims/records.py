@@ -1,7 +1,8 @@
 """A record: what is remembered of one prepared claim, and the file it is kept in.
 
 A file is one line of JSON and one line `sha256:<hex>` over the bytes of the first: the checksum is over what is on
-disk, so a release that adds a field still reads it (BC-089).
+disk, so a release that adds a field still reads it (BC-089). A record whose devices can't be placed, or whose CDI spec
+no runtime would take, counts as damaged: it may hold something.
 """
 
 import hashlib
@@ -9,15 +10,20 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dra_driver.claims.allocation import PodRef
+from cdi.errors import InvalidSpecError
+from cdi.models import Spec
+from cdi.read import from_document
+from cdi.validate import check
+from dra_driver.claims.allocation import PodRef, base_name
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.errors import CoresliceError
-from dra_driver.inventory.devices import Device, InventoryError, from_wire
+from dra_driver.inventory.devices import Device, InventoryError, from_wire, physical_cores
 from dra_driver.kubelet.types import ClaimRef
 
 API_VERSION = "state.coreslice.dev/v1"
@@ -37,12 +43,17 @@ class HeldDevice:
     pool: str
     admin: bool  # monitoring access never holds a device
     serials: tuple[str, ...]  # of its chips, ascending; empty text where unknown
-    wire: Mapping[str, Any]
+    device: Device
 
     @property
-    def device(self) -> Device:
-        """What it covers."""
-        return from_wire(self.wire)
+    def wire(self) -> Mapping[str, Any]:
+        """The published form."""
+        return self.device.wire
+
+    @cached_property
+    def cores(self) -> frozenset[tuple[int, int]]:
+        """The physical cores that nobody else may get; none for monitoring access."""
+        return frozenset() if self.admin else physical_cores(self.device)
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,12 @@ class Record:
     devices: tuple[HeldDevice, ...]
     unit: tuple[str, ...]  # UIDs of the claims it was planned with, itself included
     boot_id: str
-    spec: Mapping[str, Any]  # the CDI spec, to write it again within the boot
+    spec: Spec  # to write the CDI file again within the boot
+
+    @property
+    def requests(self) -> frozenset[str]:
+        """Base names of the requests that got its devices."""
+        return frozenset(base_name(held.request) for held in self.devices)
 
     def holders(self) -> str:
         """Who has it, for messages."""
@@ -127,7 +143,7 @@ def encode(record: Record) -> bytes:
         ],
         "unit": record.unit,
         "bootID": record.boot_id,
-        "spec": record.spec,
+        "spec": record.spec.model_dump(exclude_defaults=True),
     }
     line = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
     return line + b"\n" + _checksum(line) + b"\n"
@@ -137,35 +153,33 @@ def decode(content: bytes, *, uid: str) -> Record:
     """The record in the file of that claim UID.
 
     Raises:
-        RecordError: cut off, altered, of another kind or version.
+        RecordError: cut off, altered, of another kind, version or claim.
     """
     line, _, tail = content.partition(b"\n")
-    if tail.strip() != _checksum(line):
+    if tail != _checksum(line) + b"\n":
         raise RecordError("the checksum doesn't match: the file is cut off or was altered")
     try:
-        file = _File.model_validate_json(line)
-        record = _record(file)
-    except (ValidationError, InventoryError) as error:
+        return _record(_File.model_validate_json(line), uid)
+    except (ValidationError, InventoryError, InvalidSpecError) as error:
         raise RecordError(f"not a record this release reads: {error}") from error
+
+
+def _record(file: _File, uid: str) -> Record:
     if (file.apiVersion, file.kind) != (API_VERSION, KIND):
         raise RecordError(f"{file.kind} of {file.apiVersion} is not {KIND} of {API_VERSION}")
-    if record.claim.uid != uid:
-        raise RecordError(f"it is of claim {record.claim.uid}")
-    return record
-
-
-def _record(file: _File) -> Record:
-    devices = tuple(HeldDevice(d.request, d.pool, d.admin, d.serials, d.published) for d in file.devices)
-    for held in devices:
-        from_wire(held.wire)  # a record whose devices can't be placed is damaged, not empty
+    if file.claim.uid != uid:
+        raise RecordError(f"it is of claim {file.claim.uid}")
     return Record(
         claim=ClaimRef(file.claim.namespace, file.claim.name, file.claim.uid),
         owner=PodRef(file.owner.name, file.owner.uid) if file.owner else None,
         users=tuple(PodRef(pod.name, pod.uid) for pod in file.users),
-        devices=devices,
+        devices=tuple(
+            HeldDevice(held.request, held.pool, held.admin, held.serials, from_wire(held.published))
+            for held in file.devices
+        ),
         unit=file.unit,
         boot_id=file.bootID,
-        spec=file.spec,
+        spec=check(from_document(file.spec)),
     )
 
 

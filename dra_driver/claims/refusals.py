@@ -26,16 +26,19 @@ class Reason(Enum):
     PODS_UNREADABLE = ("PodNeeded", False, "documented: the right to read pods is switched off")
     POD_UNREADABLE = ("PodUnreadable", True, "none: the API server is away or slow")
     POD_REPLACED = ("PodReplaced", False, "none: the pod was made anew under the same name")
+    POD_MALFORMED = ("PodMalformed", False, "the API server validates pods")
     POD_INCOMPLETE = ("PodStatusIncomplete", True, "none: the pod's status doesn't name the claim yet")
     MIXED_WITH_SHARED = ("CombinedWithSharedClaim", False, "none: admission can't see who else uses a claim")
     SHARED_TOGETHER = ("SharedClaimsCombined", False, "none: admission can't see who else uses a claim")
-    DIFFERENT_GRANTS = ("DifferentGrantsForOneDevice", False, "admission: one request of ours per claim")
+    DIFFERENT_GRANTS = ("DifferentGrantsForOneDevice", False, "documented: a claim of its own for each container")
     NOT_CONTIGUOUS = ("NotContiguous", False, "admission: one request is one device")
+    OVERLAP = ("DevicesOverlap", False, "the scheduler's counters; no overlapping devices are published without them")
     SIBLING = ("OtherClaimOfContainer", False, "that of the other claim")
     DEVICE_HELD = ("DeviceHeld", True, "the scheduler; a forced delete goes round it")
     STILL_IN_USE = ("OldDeviceInUse", True, "none: the claim was allocated anew while its old container runs")
     CHIP_CHANGED = ("ChipChanged", False, "none: the hardware changed under a held name")
-    RECORD_UNREADABLE = ("RecordUnreadable", False, "none: a record on disk is damaged")
+    SCAN_OUTDATED = ("ScanOutdated", True, "none: the hardware changed since it was last scanned")
+    RECORD_UNREADABLE = ("RecordUnreadable", True, "none: a record on disk is damaged")
     NO_LONGER_WANTED = (
         "NoLongerWanted",
         True,

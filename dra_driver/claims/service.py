@@ -1,8 +1,8 @@
 """Prepare and Unprepare as the kubelet calls them: concurrently, repeatedly, late, and in any order.
 
 What waiting may cure (the API is away, a device is still held) is tried again inside the call, outside of all locks,
-since each error costs the user 60 to 90 seconds; then the answer says what was waited for. A call that was given up, or whose
-claim was unprepared since it arrived, leaves nothing behind: a late journal would hold the device for good.
+since each error costs the user 60 to 90 seconds; then the answer says what was waited for. A call that was given up, or
+whose claim was unprepared since it arrived, leaves nothing behind: a late journal would hold the device for good.
 """
 
 import logging
@@ -34,7 +34,11 @@ class Hooks:
 
 
 class ClaimService:
-    """Implements `kubelet.types.ClaimService`. `wait` bounds the retries inside one call, in seconds."""
+    """Implements `kubelet.types.ClaimService`.
+
+    `wait` bounds the retries inside one call, in seconds; `waiting` how many calls may wait at once. That has to be
+    less than the workers that serve calls: what is waited for is an Unprepare, which needs one.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class ClaimService:
         hardware: Hardware,
         hooks: Hooks,
         wait: float = 20.0,
+        waiting: int = 4,
         visible_cores_on_chips: bool = False,
     ) -> None:
         self._planning = planning
@@ -53,55 +58,70 @@ class ClaimService:
         self._wait = wait
         self._visible_cores_on_chips = visible_cores_on_chips
         self._releases = _Releases()
+        self._may_wait = threading.Semaphore(waiting)
 
     def prepare(self, claims: Sequence[ClaimRef], call: Call) -> Mapping[str, Prepared | Failed]:
         """Answer every claim of the call by UID."""
-        arrived = self._releases.count()
-        deadline = time.monotonic() + self._bound(call)
-        for pause in _pauses():
-            results = self._attempt(claims, arrived, call)
-            left = deadline - time.monotonic()
-            if not _worth_waiting(results) or left <= 0 or not call.is_active():
-                break
-            self._releases.wait(min(pause, left))
+        asked = _Asked(tuple(claims), call, self._releases.begun(), time.monotonic() + self._bound(call))
+        released = self._releases.ended()
+        results = self._attempt(asked)
+        if _worth_waiting(results) and self._may_wait.acquire(blocking=False):
+            try:
+                results = self._attempt_again(asked, results, released)
+            finally:
+                self._may_wait.release()
         return {ref.uid: self._answer(ref, results[ref.uid]) for ref in claims}
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Failed | None]:
         """Undo every claim from its UID alone; one that was never prepared is a success."""
         answers: dict[str, Failed | None] = {}
         for ref in claims:
+            self._releases.begin(ref.uid)  # before the lock: a Prepare that waits for it must see this
             try:
-                self._releases.add(ref.uid)  # before the lock: a Prepare that waits for it must see this
                 if self._ledger.release(ref.uid):
                     self._hooks.changed()
                 answers[ref.uid] = None
             except Refusal as refusal:
-                answers[ref.uid] = Failed(str(refusal))
-        self._releases.wake()
+                answers[ref.uid] = Failed(f"{refusal.reason.code}: {refusal.detail}")
+        self._releases.end()
         return answers
 
-    def _attempt(self, claims: Sequence[ClaimRef], arrived: int, call: Call) -> dict[str, Result]:
-        planner = Planner(self._hardware.machine(), self._hardware.devices(), self._visible_cores_on_chips)
-        outcomes = self._planning.plan(claims, planner, self._ledger.user_made())
-        results: dict[str, Result] = {uid: item for uid, item in outcomes.items() if isinstance(item, Refusal)}
-        for unit in units(outcomes):
-            results.update(self._commit(unit, arrived, call))
+    def _attempt_again(self, asked: "_Asked", results: Mapping[str, Result], released: int) -> Mapping[str, Result]:
+        """Until waiting helps no more: nothing is refused, the time is over, or nobody waits for the answer."""
+        for pause in _pauses():
+            left = asked.deadline - time.monotonic()
+            if left <= 0 or not asked.call.is_active() or not _worth_waiting(results):
+                break
+            self._releases.wait(released, min(pause, left))
+            released = self._releases.ended()
+            results = self._attempt(asked)
         return results
 
-    def _commit(self, unit: Sequence[Planned], arrived: int, call: Call) -> Mapping[str, Result]:
+    def _attempt(self, asked: "_Asked") -> Mapping[str, Result]:
+        planner = Planner(self._hardware.snapshot(), self._visible_cores_on_chips)
+        try:
+            outcomes = self._planning.plan(asked.claims, planner, self._ledger.records())
+        except Refusal as refusal:  # no record can be read
+            return {ref.uid: refusal for ref in asked.claims}
+        results: dict[str, Result] = {uid: item for uid, item in outcomes.items() if isinstance(item, Refusal)}
+        for unit in units(outcomes):
+            results.update(self._commit(unit, asked))
+        return results
+
+    def _commit(self, unit: Sequence[Planned], asked: "_Asked") -> Mapping[str, Result]:
         uids = [planned.claim.ref.uid for planned in unit]
         try:
-            done = self._ledger.commit(unit, lambda ref: self._still_wanted(ref, arrived, call))
+            done = self._ledger.commit(unit, lambda ref: self._still_wanted(ref, asked))
         except Refusal as refusal:
             return dict.fromkeys(uids, refusal)
         if done:
             self._hooks.changed()
         return {uid: done.get(uid, Prepared()) for uid in uids}
 
-    def _still_wanted(self, ref: ClaimRef, arrived: int, call: Call) -> None:
-        if self._releases.since(arrived, ref.uid):
+    def _still_wanted(self, ref: ClaimRef, asked: "_Asked") -> None:
+        if self._releases.begun_since(asked.arrived, ref.uid):
             raise Refusal(Reason.NO_LONGER_WANTED, f"claim {ref} was unprepared while its Prepare ran")
-        if not call.is_active():
+        if not asked.call.is_active():
             raise Refusal(Reason.NO_LONGER_WANTED, f"claim {ref}: the kubelet has given up this call")
 
     def _bound(self, call: Call) -> float:
@@ -112,8 +132,19 @@ class ClaimService:
         if isinstance(result, Prepared):
             return result
         log.warning("claim refused: %s", result, extra={"claim_uid": ref.uid, "reason": result.reason.code})
-        self._hooks.refused(ref, result)
+        if result.reason is not Reason.NO_LONGER_WANTED:
+            self._hooks.refused(ref, result)
         return Failed(str(result))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One call: its claims, how many Unprepares had begun when it arrived, and until when (monotonic) it may wait."""
+
+    claims: tuple[ClaimRef, ...]
+    call: Call
+    arrived: int
+    deadline: float
 
 
 class _Releases:
@@ -123,33 +154,41 @@ class _Releases:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._count = 0
+        self._begun = 0
+        self._ended = 0
         self._last: dict[str, int] = {}
 
-    def count(self) -> int:
+    def begin(self, uid: str) -> None:
+        """An Unprepare of that claim will take the lock."""
         with self._condition:
-            return self._count
-
-    def add(self, uid: str) -> None:
-        with self._condition:
-            self._count += 1
+            self._begun += 1
             self._last.pop(uid, None)
-            self._last[uid] = self._count
+            self._last[uid] = self._begun
             if len(self._last) > self._KEPT:
                 del self._last[next(iter(self._last))]
 
-    def since(self, mark: int, uid: str) -> bool:
+    def end(self) -> None:
+        """What was begun is undone, or refused: look again."""
+        with self._condition:
+            self._ended += 1
+            self._condition.notify_all()
+
+    def begun(self) -> int:
+        with self._condition:
+            return self._begun
+
+    def begun_since(self, mark: int, uid: str) -> bool:
         with self._condition:
             return self._last.get(uid, 0) > mark
 
-    def wake(self) -> None:
+    def ended(self) -> int:
         with self._condition:
-            self._condition.notify_all()
+            return self._ended
 
-    def wait(self, seconds: float) -> None:
-        """Until something was unprepared, or the time is over (another instance may have done it)."""
+    def wait(self, seen: int, seconds: float) -> None:
+        """Until another Unprepare ended than was seen, or the time is over (another instance may serve it)."""
         with self._condition:
-            self._condition.wait(seconds)
+            self._condition.wait_for(lambda: self._ended != seen, seconds)
 
 
 def _pauses() -> Iterator[float]:
@@ -159,7 +198,6 @@ def _pauses() -> Iterator[float]:
 
 
 def _worth_waiting(results: Mapping[str, Result]) -> bool:
-    refusals = [result for result in results.values() if isinstance(result, Refusal)]
-    return any(refusal.reason.retryable for refusal in refusals) and not any(
-        refusal.reason is Reason.NO_LONGER_WANTED for refusal in refusals
-    )
+    """Only if every refusal may pass: one that stays fails the whole call anyway."""
+    reasons = [result.reason for result in results.values() if isinstance(result, Refusal)]
+    return bool(reasons) and all(reason.retryable for reason in reasons) and Reason.NO_LONGER_WANTED not in reasons

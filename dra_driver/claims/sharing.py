@@ -10,52 +10,51 @@ from dataclasses import dataclass, field
 
 from cdi.models import ContainerEdits
 from dra_driver.claims import grant
-from dra_driver.claims.allocation import Claim
+from dra_driver.claims.allocation import Claim, Result
+from dra_driver.claims.hardware import Snapshot
 from dra_driver.claims.pods import Container, Pod
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.inventory.devices import Device
-from dra_driver.neuron.machine import Machine
 
 Key = tuple[str, str]  # claim UID, device name
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One claim's devices with their complete edits, and the UIDs of all claims it was planned with."""
+    """One claim's devices with their complete edits, the UIDs of all claims and the hardware it was planned with."""
 
     claim: Claim
     edits: Mapping[str, ContainerEdits]
     unit: frozenset[str]
+    snapshot: Snapshot
+
+    def device(self, result: Result) -> Device:
+        """The device of one of the claim's results."""
+        return self.snapshot.devices[result.device]
 
 
 @dataclass(frozen=True)
 class Planner:
-    """What every plan needs: the hardware now, and the device behind each name."""
+    """What every plan needs: the hardware, all of one moment."""
 
-    machine: Machine
-    devices: Mapping[str, Device]
+    snapshot: Snapshot
     visible_cores_on_chips: bool = False
 
-    def device(self, claim: Claim, name: str) -> Device:
-        """The device of an allocation result.
+    def edits(self, claims: Iterable[tuple[Claim, Result]]) -> ContainerEdits:
+        """The complete edits of a container that gets these results; at least one.
 
         Raises:
-            Refusal: no such device on this node.
+            Refusal: unknown device, or a gap.
         """
-        found = self.devices.get(name)
-        if found is None:
-            raise Refusal(
-                Reason.UNKNOWN_DEVICE,
-                f"claim {claim.ref} holds device {name}, which this node doesn't have (any more)",
-            )
-        return found
-
-    def edits(self, devices: Iterable[Device]) -> ContainerEdits:
-        """The complete edits of a container with these devices."""
-        return grant.edits(devices, self.machine, visible_cores_on_chips=self.visible_cores_on_chips)
+        own: list[Device] = []
+        watched: list[Device] = []
+        for claim, result in claims:
+            (watched if result.admin else own).append(self._device(claim, result.device))
+        machine, visible = self.snapshot.machine, self.visible_cores_on_chips
+        return grant.edits(own, machine, watched=watched, visible_cores_on_chips=visible)
 
     def alone(self, claim: Claim) -> Planned:
-        """A claim whose devices all go to whoever names it.
+        """A claim whose devices all go to whoever names it; one without devices of ours has no edits.
 
         Raises:
             Refusal: unknown device, a gap, or a user-made claim with several requests.
@@ -67,19 +66,32 @@ class Planner:
                 " only one of them is never shown to the driver; make a claim for each",
             )
         names = [result.device for result in claim.results]
-        same = self.edits(self.device(claim, name) for name in names) if names else ContainerEdits()
-        return Planned(claim, dict.fromkeys(names, same), frozenset({claim.ref.uid}))
+        same = self.edits((claim, result) for result in claim.results) if names else ContainerEdits()
+        return Planned(claim, dict.fromkeys(names, same), frozenset({claim.ref.uid}), self.snapshot)
+
+    def _device(self, claim: Claim, name: str) -> Device:
+        found = self.snapshot.devices.get(name)
+        if found is None:
+            raise Refusal(
+                Reason.UNKNOWN_DEVICE,
+                f"claim {claim.ref} holds device {name}, which this node doesn't have (any more)",
+            )
+        return found
 
 
 @dataclass
 class PodPlan:
-    """The plan of one pod's own claims: `own` by claim name, `failed` ones too, `shared` the user-made names."""
+    """The plan of one pod's own claims, by name, as are `failed` ones and the requests of `apart`.
+
+    Claims `apart` are planned without this pod, since others may use them: user-made ones, those of another pod, and
+    one of this pod that another pod has brought in before.
+    """
 
     planner: Planner
     pod: Pod
     own: Mapping[str, Claim]
     failed: Mapping[str, Refusal] = field(default_factory=dict)
-    shared: AbstractSet[str] = frozenset()
+    apart: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
 
     def outcome(self) -> dict[str, Planned | Refusal]:
         """Claim name → its plan, or why not. A unit in which one fails has no plan for any."""
@@ -95,59 +107,51 @@ class PodPlan:
         """Names of claims that meet in a container, directly or through others."""
         units = [frozenset({name}) for name in (*self.own, *self.failed)]
         for container in self.pod.containers:
-            met = [unit for unit in units if unit & {use.claim for use in container.uses}]
+            met = [unit for unit in units if unit & container.claims]
             if met:
                 units = [unit for unit in units if unit not in met] + [frozenset().union(*met)]
         return units
 
     def _unit(self, names: frozenset[str]) -> dict[str, Planned]:
-        for name in sorted(names & self.failed.keys()):
-            refusal = self.failed[name]
-            raise Refusal(
-                refusal.reason if refusal.reason.retryable else Reason.SIBLING,
-                f"claim {name} of the same container of pod {self.pod.ref.name} can't be prepared: {refusal.detail}",
-            )
+        if failed := sorted(names & self.failed.keys()):
+            raise sibling(failed[0], self.failed[failed[0]])
         claims = [self.own[name] for name in sorted(names)]
         edits: dict[Key, ContainerEdits] = {}
         for container in self.pod.containers:
-            self._refuse_shared(container, claims)
-            self._add(edits, self._granted(container, claims), container)
+            granted = _granted(container, claims)
+            if granted:
+                self._refuse_apart(container, granted[0][0])
+                self._add(edits, granted, container)
         for claim in claims:
             self._add_unused(edits, claim)
         unit = frozenset(claim.ref.uid for claim in claims)
-        return {claim.ref.name: Planned(claim, _of(claim, edits), unit) for claim in claims}
+        return {claim.ref.name: self._planned(claim, edits, unit) for claim in claims}
 
-    def _refuse_shared(self, container: Container, claims: Iterable[Claim]) -> None:
-        used = {use.claim for use in container.uses}
-        own = [claim for claim in claims if claim.ref.name in used]
-        if own and (met := sorted(used & self.shared)):
+    def _planned(self, claim: Claim, edits: Mapping[Key, ContainerEdits], unit: frozenset[str]) -> Planned:
+        own = {result.device: edits[claim.ref.uid, result.device] for result in claim.results}
+        return Planned(claim, own, unit, self.planner.snapshot)
+
+    def _refuse_apart(self, container: Container, own: Claim) -> None:
+        met = sorted(name for name, requests in self.apart.items() if container.gets(name, requests))
+        if met:
             raise Refusal(
                 Reason.MIXED_WITH_SHARED,
-                f"container {container.name} of pod {self.pod.ref.name} combines claim {own[0].ref} with the"
-                f" user-made claim {met[0]}; a claim that others may share stands alone: use it in a container"
-                " of its own, or take both from templates",
+                f"container {container.name} of pod {self.pod.ref.name} combines claim {own.ref} with claim {met[0]},"
+                " which others may use too: such a claim stands alone; use it in a container of its own, or take"
+                " both from templates of this pod",
             )
 
-    def _granted(self, container: Container, claims: Iterable[Claim]) -> dict[Key, Device]:
-        """The devices of these claims that the container gets."""
-        granted = {}
-        for claim in claims:
-            wanted = container.requests_of(claim)
-            for result in claim.results:
-                if result.base_request in wanted:
-                    granted[claim.ref.uid, result.device] = self.planner.device(claim, result.device)
-        return granted
-
-    def _add(self, edits: dict[Key, ContainerEdits], granted: Mapping[Key, Device], container: Container) -> None:
-        if not granted:
-            return
-        complete = self.planner.edits(granted.values())
-        for key in granted:
-            if edits.setdefault(key, complete) != complete:
+    def _add(
+        self, edits: dict[Key, ContainerEdits], granted: Iterable[tuple[Claim, Result]], container: Container
+    ) -> None:
+        complete = self.planner.edits(granted)
+        for claim, result in granted:
+            if edits.setdefault((claim.ref.uid, result.device), complete) != complete:
                 raise Refusal(
                     Reason.DIFFERENT_GRANTS,
-                    f"device {key[1]} goes to container {container.name} of pod {self.pod.ref.name} together with"
-                    " other devices than in another container of it: give each container claims of its own",
+                    f"device {result.device} of claim {claim.ref} goes to container {container.name} of pod"
+                    f" {self.pod.ref.name} together with other devices than in another container of it: give each"
+                    " container claims of its own",
                 )
 
     def _add_unused(self, edits: dict[Key, ContainerEdits], claim: Claim) -> None:
@@ -155,16 +159,26 @@ class PodPlan:
         for result in claim.results:
             key = (claim.ref.uid, result.device)
             if key not in edits:
-                edits[key] = self.planner.edits([self.planner.device(claim, result.device)])
+                edits[key] = self.planner.edits([(claim, result)])
+
+
+def sibling(name: str, refusal: Refusal) -> Refusal:
+    """What a claim is told when that one, which it may meet in a container, can't be prepared."""
+    reason = refusal.reason if refusal.reason.retryable else Reason.SIBLING
+    return Refusal(reason, f"claim {name} of the same pod can't be prepared: {refusal.detail}")
 
 
 def met_everywhere(pods: Iterable[Pod], first: str, second: str) -> bool:
     """Whether in every one of these pods (at least one) a container names both claims."""
-    found = [
-        any({first, second} <= {use.claim for use in container.uses} for container in pod.containers) for pod in pods
-    ]
+    found = [any({first, second} <= container.claims for container in pod.containers) for pod in pods]
     return bool(found) and all(found)
 
 
-def _of(claim: Claim, edits: Mapping[Key, ContainerEdits]) -> dict[str, ContainerEdits]:
-    return {result.device: edits[claim.ref.uid, result.device] for result in claim.results}
+def _granted(container: Container, claims: Iterable[Claim]) -> list[tuple[Claim, Result]]:
+    """The results of these claims that the container gets."""
+    return [
+        (claim, result)
+        for claim in claims
+        for result in claim.results
+        if result.base_request in container.gets(claim.ref.name, claim.requests)
+    ]

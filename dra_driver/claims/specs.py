@@ -4,6 +4,7 @@ Names carry the claim's UID, so two claims never collide and a second instance o
 device in two files would make it unresolvable for everybody.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class SpecDirectory:
 
     def __init__(self, directory: Path, *, driver: str) -> None:
         self._directory = directory
-        self._driver = driver
+        self._prefix = f"{driver}-claim_"
         self.kind = f"{driver}/claim"
 
     def spec(self, uid: str, edits: Mapping[str, ContainerEdits]) -> Spec:
@@ -56,10 +57,24 @@ class SpecDirectory:
             Refusal: the directory refuses.
         """
         path = self.path(uid)
-        if not path.is_symlink() and not path.exists():
-            return  # a read-only file system refuses even what isn't there (BC-036)
         try:
+            os.lstat(path)  # a read-only file system refuses to remove even what isn't there (BC-036)
             cdi.write.remove(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise Refusal(Reason.STORAGE, f"can't look for {path}: {error.strerror}") from error
+        except cdi.errors.CdiError as error:
+            raise Refusal(Reason.STORAGE, str(error)) from error
+
+    def sweep(self) -> None:
+        """Remove what a killed writer left; only while no other can be at work.
+
+        Raises:
+            Refusal: the directory refuses.
+        """
+        try:
+            cdi.write.remove_leftovers(self._directory, prefix=self._prefix)
         except cdi.errors.CdiError as error:
             raise Refusal(Reason.STORAGE, str(error)) from error
 
@@ -73,9 +88,8 @@ class SpecDirectory:
 
     def uids(self) -> set[str]:
         """UIDs of the claims that have a file here."""
-        prefix = f"{self._driver}-claim_"
-        return {path.stem.removeprefix(prefix) for path in self._directory.glob(f"{prefix}*.json")}
+        return {path.stem.removeprefix(self._prefix) for path in self._directory.glob(f"{self._prefix}*.json")}
 
     def path(self, uid: str) -> Path:
         """The claim's file."""
-        return self._directory / f"{self._driver}-claim_{checked_uid(uid)}.json"
+        return self._directory / f"{self._prefix}{checked_uid(uid)}.json"

@@ -8,7 +8,7 @@ never voids another: it is kept as `Damaged`, and what it may hold is for the ca
 import fcntl
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from dra_driver.claims.records import Damaged, Record, RecordError, checked_uid,
 from dra_driver.claims.refusals import Reason, Refusal
 
 _SUFFIX = ".record"
+_TEMPORARY = ".tmp"
 Identity = tuple[int, int, int]
 
 
@@ -24,7 +25,8 @@ class RecordStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._mutex = threading.RLock()
+        self._mutex = threading.Lock()
+        self._unsynced = False
         self._cache: dict[str, tuple[Identity, Record | Damaged]] = {}
         try:
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -42,79 +44,97 @@ class RecordStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the node's lock: against threads here and other instances of the driver."""
+        """Hold the node's lock: against threads here and other instances of the driver. Not to be nested.
+
+        Raises:
+            Refusal: the directory can't be read.
+        """
         with self._mutex:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             try:
-                self._refresh()
+                self._take()
                 yield
             finally:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     def records(self) -> dict[str, Record]:
-        """Readable records by claim UID."""
+        """Readable records by claim UID, as they were when the lock was taken."""
         return {uid: entry for uid, (_, entry) in self._cache.items() if isinstance(entry, Record)}
 
     def damaged(self) -> list[Damaged]:
-        """Records that can't be read."""
+        """Records that can't be read, as they were when the lock was taken."""
         return [entry for _, entry in self._cache.values() if isinstance(entry, Damaged)]
 
-    def save(self, records: Iterable[Record]) -> None:
-        """Make these records durable, in one go.
+    def save(self, records: Sequence[Record]) -> None:
+        """Make these records durable, in one go; without any, nothing is written.
 
         Raises:
-            Refusal: the disk refused; what was there before still is.
+            Refusal: the disk refused. Every record is then whole, the old or the new one, and no other file is left.
         """
-        written: list[tuple[Record, Path]] = []
+        made: list[Path] = []
         try:
-            written.extend((record, self._temporary(record)) for record in records)
-            for record, temporary in written:
-                temporary.replace(self._path(record.claim.uid))
+            for record in records:
+                made.append(self._temporary(record.claim.uid))
+                _write(made[-1], encode(record))
+            for record in records:
+                self._temporary(record.claim.uid).replace(self._path(record.claim.uid))
+                self._unsynced = True
             self._sync()
         except OSError as error:
-            for _, temporary in written:
+            for temporary in made:
                 with suppress(OSError):
                     temporary.unlink(missing_ok=True)
             raise _storage("write a record in", self._directory, error) from error
-        finally:
-            self._refresh()
 
     def forget(self, uid: str) -> bool:
         """Remove a claim's record durably; False when there was none.
 
         Raises:
-            Refusal: the disk refused; the claim is still held.
+            Refusal: the disk refused; the claim counts as held.
         """
         path = self._path(uid)
         try:
-            path.unlink()
+            found = path.exists()
+            path.unlink(missing_ok=True)
+            self._unsynced |= found
             self._sync()
-        except FileNotFoundError:
-            return False
         except OSError as error:
             raise _storage("remove", path, error) from error
-        finally:
-            self._cache.pop(uid, None)
-            self._refresh()
-        return True
+        return found
+
+    def sweep(self) -> None:
+        """Remove what writers that were killed have left. Inside the lock no other can be at work.
+
+        Raises:
+            Refusal: the disk refused.
+        """
+        try:
+            for path in self._directory.glob(f".*{_TEMPORARY}"):
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _storage("clear up", self._directory, error) from error
 
     def _path(self, uid: str) -> Path:
         return self._directory / f"{checked_uid(uid)}{_SUFFIX}"
 
-    def _temporary(self, record: Record) -> Path:
-        path = self._directory / f".{checked_uid(record.claim.uid)}.tmp"
-        with path.open("wb") as file:
-            file.write(encode(record))
-            file.flush()
-            os.fsync(file.fileno())
-        return path
+    def _temporary(self, uid: str) -> Path:
+        return self._directory / f".{checked_uid(uid)}{_TEMPORARY}"
 
     def _sync(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        """Make names durable. One that failed is owed: a repeated call must not succeed without it."""
+        if self._unsynced:
+            descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._unsynced = False
+
+    def _take(self) -> None:
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            self._refresh()
+        except OSError as error:
+            raise _storage("read", self._directory, error) from error
 
     def _refresh(self) -> None:
         found: dict[str, tuple[Identity, Record | Damaged]] = {}
@@ -137,6 +157,13 @@ class RecordStore:
         return identity, record
 
 
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def load(directory: Path) -> tuple[list[Record], list[Damaged]]:
     """Read all records without a lock, for people who look; nothing is created or changed."""
     good, bad = [], []
@@ -149,4 +176,4 @@ def load(directory: Path) -> tuple[list[Record], list[Damaged]]:
 
 
 def _storage(action: str, path: Path, error: OSError) -> Refusal:
-    return Refusal(Reason.STORAGE, f"can't {action} {path}: {error.strerror}; free space or mount it writable")
+    return Refusal(Reason.STORAGE, f"can't {action} {path}: {error.strerror}; free space there, or mount it writable")
