@@ -2,9 +2,10 @@
 
 import shutil
 from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
 
 import pytest
-from testbed import leftovers
+from testbed import binaries, images, leftovers, packages
 from testbed.api import Object
 from testbed.driver import Driver
 from testbed.node import Node
@@ -12,7 +13,21 @@ from testbed.program import Program
 
 from dra_driver.inventory.classes import device_classes
 
+HERE = Path(__file__).parent
 LAST_LINES = 25
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build before the first test: a cold build takes minutes, which no test's timeout allows."""
+    wanted = any(item.get_closest_marker("cluster") for item in session.items)
+    if not wanted or session.config.option.collectonly:
+        return
+    if reason := packages.obstacle():
+        raise pytest.UsageError(f'no real node here: {reason}; leave these tests out with -m "not cluster"')
+    if names := packages.missing():
+        raise pytest.UsageError(f"missing packages: {' '.join(names)}; run: python {HERE}/node.py packages")
+    binaries.build_all()
+    images.build_images()
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """A real Kubernetes node to play with: brought up, left running, taken away again.
 
+    python tests/cluster/node.py check      whether this machine can; if not, why not (exit status 1)
     python tests/cluster/node.py packages   install the Debian packages it needs
     python tests/cluster/node.py build      build its programs into the cache
     python tests/cluster/node.py up         node, driver on a simulated trn1.2xlarge, device classes
@@ -11,7 +12,6 @@ nodes of their own beside it.
 
 import argparse
 import logging
-import os
 import sys
 from pathlib import Path
 
@@ -98,13 +98,15 @@ def down() -> None:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("packages", "build", "up", "down"))
+    parser.add_argument("action", choices=("check", "packages", "build", "up", "down"))
     parser.add_argument("--machine", default="trn1.2xlarge", help="EC2 size to simulate")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    if arguments.action in {"up", "down"} and os.geteuid() != 0:
-        sys.exit("a real node needs root: namespaces, mounts, cgroups, device nodes")
+    if arguments.action in {"check", "up", "down"} and (reason := packages.obstacle()):
+        sys.exit(f"no real node here: {reason}")
     match arguments.action:
+        case "check":
+            pass
         case "packages":
             packages.install()
         case "build":

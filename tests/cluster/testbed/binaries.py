@@ -142,7 +142,7 @@ def compile_one(module: Module, name: str, target: Path) -> None:
         temporary.rename(target)
     finally:
         temporary.unlink(missing_ok=True)
-    log.info("built %s %s in %.0f s", name, module.version, time.monotonic() - started)
+    log.info("built %s (%s %s) in %.0f s", name, module.name, module.version, time.monotonic() - started)
 
 
 def build_all(kubernetes_module: Path | None = None) -> dict[str, Path]:

@@ -48,6 +48,7 @@ class Driver:
         log = node.paths.logs / f"driver-{name}.log"
         env = {"PATH": os.environ["PATH"], "HOME": str(node.paths.scratch), "LANG": "C.UTF-8"}
         self.program = Program("driver", [*self.command(), *options], log, env=env, sandbox=node.stack.sandbox)
+        node.stack.guests.append(self.program)
 
     def command(self) -> list[str]:
         """The command line."""

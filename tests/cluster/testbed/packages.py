@@ -1,11 +1,13 @@
-"""Debian packages that the cluster and runtime tests need beside the Go builds.
+"""What a machine needs beside the Go builds: Debian packages, root, a Go toolchain.
 
 Each package has a file that proves it is there, so a machine that has them (from
 whatever source) is left alone and nothing is asked of apt.
 """
 
 import os
+import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,19 @@ NEEDED = (
     Package("podman", ("/usr/bin/podman",)),
     Package("runc", ("/usr/sbin/runc", "/usr/bin/runc")),
 )
+
+
+def obstacle() -> str | None:
+    """Why no real node can run on this machine whatever is installed; None if one can."""
+    if sys.platform != "linux":
+        return "it needs Linux"
+    if os.geteuid() != 0:
+        return "it needs root, for namespaces, mounts, cgroups and device nodes"
+    if not shutil.which("go"):
+        return "it needs a Go toolchain on PATH, to build the Kubernetes programs"
+    if missing() and not shutil.which("apt-get"):
+        return f"it needs what Debian has in these packages: {' '.join(missing())}"
+    return None
 
 
 def missing() -> list[str]:

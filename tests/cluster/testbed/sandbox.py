@@ -36,7 +36,8 @@ class Sandbox:
 
     name: str
     scratch: Path
-    address: str
+    address: str  # the node's
+    gateway: str  # the machine's end of the same cable: where a server of a test can listen for the node
     guard: int
     init: int
     process: subprocess.Popen[bytes] | None = field(default=None, compare=False)
@@ -69,7 +70,8 @@ class Sandbox:
 
     def dump(self) -> str:
         """What another process needs to get hold of this sandbox again (JSON)."""
-        known = {"name": self.name, "address": self.address, "guard": self.guard, "init": self.init}
+        fields = ("name", "address", "gateway", "guard", "init")
+        known = {field: getattr(self, field) for field in fields}
         return json.dumps(known | {"scratch": str(self.scratch)})
 
 
@@ -99,7 +101,7 @@ def open_sandbox(*, detached: bool = False) -> Sandbox:
     try:
         until(lambda: b"ready" in guard_log(scratch), what="namespaces of the node", timeout=20)
         init = only_child(only_child(guard.pid))
-        sandbox = Sandbox(name, scratch, connect(name, init), guard.pid, init, guard)
+        sandbox = Sandbox(name, scratch, *connect(name, init), guard.pid, init, guard)
     except BaseException as error:
         error.add_note(guard_log(scratch).decode(errors="replace"))
         guard.terminate()
@@ -133,8 +135,8 @@ def only_child(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
-def connect(name: str, init: int) -> str:
-    """Join machine and node by a pair of devices; the node's address."""
+def connect(name: str, init: int) -> tuple[str, str]:
+    """Join machine and node by a pair of devices; the node's address and the machine's."""
     here, there = free_pair()
     ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(init))
     ip("addr", "add", f"{here}/30", "dev", name)
@@ -146,7 +148,7 @@ def connect(name: str, init: int) -> str:
         f"route add default via {here}",
     ):
         subprocess.run([*inside, *command.split()], check=True)
-    return there
+    return there, here
 
 
 def free_pair() -> tuple[str, str]:

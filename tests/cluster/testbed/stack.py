@@ -1,6 +1,6 @@
 """The programs of one node and the order they start in.
 
-etcd, API server, scheduler and controller manager, containerd with the images,
+etcd and containerd, API server and images, then scheduler, controller manager and
 kubelet: each is started when what it needs answers. The kubelet exits at once when
 the runtime's socket is not there, so order is this module's business. Everything
 listens on the node's own address in its own network namespace, so ports are fixed.
@@ -9,7 +9,7 @@ listens on the node's own address in its own network namespace, so ports are fix
 import http.client
 import ssl
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -95,6 +95,7 @@ class Stack:
     binaries: Mapping[str, Path]
     options: Options
     programs: dict[str, Program]
+    guests: list[Program] = field(default_factory=list)  # what tests run inside beside them
     node_name: str = NODE_NAME
 
     @property
@@ -107,21 +108,26 @@ class Stack:
         ca = (self.paths.pki / "apiserver.crt").read_text()
         return Api(host=self.sandbox.address, port=PORTS["apiserver"], token=settings.token(user), ca=ca)
 
-    def start(self, name: str) -> None:
-        """Start one of the programs and wait until it answers."""
-        program = self.programs[name]
-        program.start()
+    def start(self, *names: str) -> None:
+        """Start programs side by side and wait until each answers."""
+        for name in names:
+            self.programs[name].start()
+        for name in names:
+            self.wait(name)
+
+    def wait(self, name: str) -> None:
+        """Wait until a program that was started answers."""
         until(
             lambda: self._answers(name),
             what=f"{name} to answer",
             timeout=START_SECONDS,
-            seen=lambda: program.log_text(last=15),
+            seen=lambda: self.programs[name].log_text(last=15),
         )
 
     def close(self) -> None:
         """End every program and remove what they left."""
         self.sandbox.close()
-        for program in self.programs.values():
+        for program in (*self.programs.values(), *self.guests):
             program.reap()
 
     def _answers(self, name: str) -> bool:
@@ -307,20 +313,18 @@ def kubelet_flags(stack: Stack) -> list[str]:
 
 def start_all(stack: Stack, archives: list[Path]) -> None:
     """Start the programs in order and wait until the node is Ready and takes pods."""
-    for name in ("etcd", "apiserver"):
-        stack.start(name)
+    stack.start("etcd", "containerd")
+    stack.programs["apiserver"].start()
+    for archive in archives:
+        socket, ctr = str(stack.paths.containerd / "containerd.sock"), str(stack.binaries["ctr"])
+        stack.sandbox.run(ctr, "-a", socket, "-n", "k8s.io", "image", "import", str(archive))
+    stack.wait("apiserver")
     ca = (stack.paths.pki / "apiserver.crt").read_text()
     for user in settings.users(stack.node_name):
         path = stack.paths.kubeconfig(user)
         path.write_text(settings.kubeconfig(server=stack.server, ca=ca, user=user))
     make_roles(stack)
-    for name in ("scheduler", "controller-manager", "containerd"):
-        stack.start(name)
-    for archive in archives:
-        socket = stack.paths.containerd / "containerd.sock"
-        ctr = str(stack.binaries["ctr"])
-        stack.sandbox.run(ctr, "-a", str(socket), "-n", "k8s.io", "image", "import", str(archive))
-    stack.start("kubelet")
+    stack.start("controller-manager", "scheduler", "kubelet")
     wait_ready(stack)
 
 
@@ -345,5 +349,5 @@ def wait_ready(stack: Stack) -> None:
         free = is_ready and not node["spec"].get("taints")
         return free and api.find("serviceaccounts", "default") is not None
 
-    wait: Callable[[], str] = lambda: stack.programs["kubelet"].log_text(last=15)  # noqa: E731
-    until(ready, what="node Ready", timeout=START_SECONDS, seen=wait)
+    kubelet = stack.programs["kubelet"]
+    until(ready, what="node Ready", timeout=START_SECONDS, seen=lambda: kubelet.log_text(last=15))
