@@ -26,7 +26,7 @@ from dra_driver.kubelet.types import ClaimService, DeviceHealth
 
 # Beyond the workers that health streams hold. Threads are made when needed. A Prepare may wait for the Unprepare that
 # frees its device, so waiting ones must never take the last worker; a node has fewer pods than this.
-_CALL_WORKERS = 256
+CALL_WORKERS = 256
 # What an ended stream or an answered call needs to reach the kubelet.
 _LAST_WORDS = 2.0
 
@@ -53,7 +53,7 @@ class Endpoint:
         self._dra = SocketServer(
             names.dra_socket(served.plugin_dir, instance),
             add=self._add_dra,
-            workers=_CALL_WORKERS + MAX_STREAMS,
+            workers=CALL_WORKERS + MAX_STREAMS,
             name="dra",
         )
         servicer = RegistrationServicer(driver=served.driver, endpoint=self._dra.path, notified=partial(notified, self))

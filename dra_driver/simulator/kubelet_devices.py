@@ -17,6 +17,7 @@ import grpc
 from dra_driver.errors import CoresliceError
 from dra_driver.kubelet.api import deviceplugin_v1beta1_pb2 as pb
 from dra_driver.kubelet.api import deviceplugin_v1beta1_pb2_grpc as pb_grpc
+from dra_driver.simulator.kubelet_channel import open_channel, wait_ready
 
 # ruff: noqa: N802 -- gRPC gives the methods' names and arguments
 
@@ -114,10 +115,7 @@ class DeviceManager(pb_grpc.RegistrationServicer):
         return pb.Empty()
 
     def _replace(self, request: pb.RegisterRequest) -> None:
-        channel = grpc.insecure_channel(
-            f"unix:{self._folder / request.endpoint}",
-            options=(("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1)),
-        )
+        channel = open_channel(self._folder / request.endpoint, authority="localhost")
         endpoint = _Endpoint(request.resource_name, channel, request.options)
         with self._condition:
             old = self._endpoints.get(request.resource_name)
@@ -133,10 +131,10 @@ class DeviceManager(pb_grpc.RegistrationServicer):
     def _watch(self, endpoint: _Endpoint) -> None:
         """Follow the plugin's list; when it ends nothing of it counts as healthy any more."""
         try:
-            grpc.channel_ready_future(endpoint.channel).result(timeout=_DIAL)
+            wait_ready(endpoint.channel, _DIAL)
             for response in endpoint.plugin.ListAndWatch(pb.Empty()):
                 self._list(endpoint, {device.ID: device.health for device in response.devices})
-        except (grpc.RpcError, grpc.FutureTimeoutError, ValueError) as error:
+        except (grpc.RpcError, ValueError) as error:
             _log.info("kubelet: device plugin for %s ended: %s", endpoint.resource, error)
         endpoint.running = False
         self._list(endpoint, dict.fromkeys(endpoint.health, "Unhealthy"))

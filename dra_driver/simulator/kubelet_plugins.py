@@ -24,6 +24,7 @@ from dra_driver.errors import CoresliceError
 from dra_driver.kubelet.api import dra_v1_pb2_grpc as dra_grpc
 from dra_driver.kubelet.api import pluginregistration_v1_pb2 as registration
 from dra_driver.kubelet.api import pluginregistration_v1_pb2_grpc as registration_grpc
+from dra_driver.simulator.kubelet_channel import is_ready, open_channel, wait_ready
 from dra_driver.simulator.kubelet_health import HealthCache, HealthStream
 
 _log = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ class PluginManager:
         try:
             known.plugin = self._register(path)
             known.failures = 0
-        except (grpc.RpcError, grpc.FutureTimeoutError, PluginError) as error:
+        except (grpc.RpcError, PluginError) as error:
             backoff = min(self._timing.first_backoff * 2**known.failures, _LONGEST_BACKOFF)
             known.failures += 1
             known.not_before = time.monotonic() + backoff
@@ -236,7 +237,7 @@ class PluginManager:
     def _add(self, info: registration.PluginInfo, path: Path) -> Plugin:
         self._validate(info, path)
         endpoint = info.endpoint or str(path)
-        channel = _channel(endpoint)
+        channel = open_channel(endpoint)
         stream = HealthStream(
             info.name, info.supported_versions, channel, cache=self._health, retry=self._timing.health_retry
         )
@@ -246,7 +247,6 @@ class PluginManager:
                 channel.close()
                 raise PluginError(f"endpoint {endpoint} already registered for DRA driver plugin {info.name}")
             self._plugins.append(plugin)
-        self._connect(plugin)
         stream.start()
         return plugin
 
@@ -259,19 +259,12 @@ class PluginManager:
             offered = ", ".join(info.supported_versions) or "none"
             raise PluginError(f"DRA driver {info.name} offers no version that is known here: {offered}")
 
-    def _connect(self, plugin: Plugin) -> None:
-        def connectivity(state: grpc.ChannelConnectivity) -> None:
-            plugin.connected = state is grpc.ChannelConnectivity.READY
-            self._changed()
-
-        plugin.channel.subscribe(connectivity, try_to_connect=True)
-
     def _look_after_connections(self) -> None:
         with self._condition:
             plugins = list(self._plugins)
         for plugin in plugins:
-            if not plugin.connected:
-                _ask_for_connection(plugin.channel)
+            plugin.connected = is_ready(plugin.channel)
+        self._changed()
         self._wiper.look(
             registered={plugin.driver for plugin in plugins},
             connected={plugin.driver for plugin in plugins if plugin.connected},
@@ -280,8 +273,8 @@ class PluginManager:
     def _remove(self, plugin: Plugin) -> None:
         with self._condition:
             self._plugins.remove(plugin)
-        plugin.close()
         plugin.connected = False
+        plugin.close()
         self._changed()
 
     def _changed(self) -> None:
@@ -304,29 +297,14 @@ def _sockets(registry_dir: Path) -> dict[Path, tuple[int, int]]:
     return found
 
 
-def _channel(path: str | Path) -> grpc.Channel:
-    """A connection of its own: by default gRPC shares one among all channels to an address."""
-    options = (("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 1000))
-    return grpc.insecure_channel(f"unix:{path}", options=options)
-
-
 @contextmanager
 def _dial(path: Path) -> Iterator[grpc.Channel]:
-    with _channel(path) as channel:
-        grpc.channel_ready_future(channel).result(timeout=_DIAL)
+    with open_channel(path) as channel:
+        if not wait_ready(channel, _DIAL):
+            raise PluginError(f"failed to dial socket {path}")
         yield channel
 
 
 def _notify(stub: registration_grpc.RegistrationStub, refusal: str | None) -> None:
     status = registration.RegistrationStatus(plugin_registered=refusal is None, error=refusal or "")
     stub.NotifyRegistrationStatus(status, timeout=_NOTIFY)
-
-
-def _ask_for_connection(channel: grpc.Channel) -> None:
-    """A gRPC channel goes idle when it loses its connection, and the kubelet asks for a new one."""
-    channel.subscribe(_ignore, try_to_connect=True)
-    channel.unsubscribe(_ignore)
-
-
-def _ignore(state: grpc.ChannelConnectivity) -> None:
-    del state

@@ -100,19 +100,18 @@ class Node:
 
     def kubelet(self, timing: Timing | None = None) -> FakeKubelet:
         """A kubelet that isn't started yet; its folders are there."""
-        kubelet = FakeKubelet(
+        return FakeKubelet(
             plugins_dir=self.plugins_dir,
             registry_dir=self.registry_dir,
             device_plugins_dir=self.device_plugins_dir,
             wipe_slices=self.wiped.append,
             timing=timing or Timing(tick=0.02, health_retry=0.2),
         )
-        return kubelet
 
     def start_kubelet(self, timing: Timing | None = None) -> FakeKubelet:
         kubelet = self.kubelet(timing)
         kubelet.start()
-        self.cleanup.append(lambda: kubelet.stop())
+        self.cleanup.append(kubelet.stop)
         return kubelet
 
     def plugin(self, instance: str = "uid-1", timing: PluginTiming | None = None) -> KubeletPlugin:

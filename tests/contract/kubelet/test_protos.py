@@ -85,9 +85,7 @@ def contract(name: str) -> dict[str, Any]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.name: path.read_bytes() for path in folder.iterdir() if "_pb2" in path.name and path.is_file()
-    }
+    return {path.name: path.read_bytes() for path in folder.iterdir() if "_pb2" in path.name and path.is_file()}
 
 
 def test_generated_code_is_not_stale(tmp_path: Path) -> None:
