@@ -44,6 +44,7 @@ class Scheduler:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._in_use = held(())
         self._arrived: dict[str, int] = {}  # pod UID -> version; the API's own times are whole seconds
         store.observers.append(self._note)
 
@@ -53,6 +54,8 @@ class Scheduler:
 
     def step(self) -> None:
         """Bind every pod that fits now, and say of the others why they wait."""
+        # One view for all: a device that goes free meanwhile must not go to a pod further behind.
+        self._in_use = held(self._store.list("resourceclaims"))
         for pod in self._queue():
             try:
                 self._schedule(pod)
@@ -121,7 +124,7 @@ class Scheduler:
                 pending,
                 slices=self._store.list("resourceslices"),
                 classes=classes,
-                in_use=held(self._store.list("resourceclaims")),
+                in_use=self._in_use,
                 node=name,
             )
         except Unallocatable as short:
@@ -157,7 +160,7 @@ class Scheduler:
         reserved = (claim.get("status") or {}).get("reservedFor") or []
         users = reserved if user in reserved else [*reserved, user]
         change = {"reservedFor": users} | ({"allocation": allocation} if allocation is not None else {})
-        set_status(self._store, "resourceclaims", claim, change)
+        self._in_use |= held([set_status(self._store, "resourceclaims", claim, change)])
 
     def _write_special(self, pod: Obj, claim: Obj, allocation: Obj, user: Obj, mappings: Sequence[Obj]) -> None:
         """The claim for extended resources, which until now was in memory only."""

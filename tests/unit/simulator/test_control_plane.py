@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dra_driver.simulator.apiserver.store import Store
+from dra_driver.simulator.apiserver.store import Change, Store
 from dra_driver.simulator.controllers import make_claims, release_claims
 from dra_driver.simulator.objects import CLAIM_FINALIZER, condition
 from dra_driver.simulator.scheduler import Scheduler
@@ -141,6 +141,23 @@ def test_first_come_first_served_within_a_second(plane: Plane) -> None:
     plane.pod("a", "chip")
     plane.settle()
     assert (plane.node_of("b"), plane.node_of("a")) == ("n1", None)
+
+
+def test_what_goes_free_during_a_step_is_for_the_first_in_the_queue(plane: Plane) -> None:
+    plane.pod("a", "chip")
+    plane.settle()
+
+    def free(change: Change) -> None:
+        """Just after `b` was told to wait, and before `c` is looked at."""
+        if change.obj["metadata"]["name"] == "b" and condition(change.obj, "PodScheduled"):
+            plane.store.observers.remove(free)
+            plane.delete("a")
+
+    plane.store.observers.append(free)
+    plane.pod("b", "chip")
+    plane.pod("c", "core")
+    plane.settle()
+    assert (plane.node_of("b"), plane.node_of("c")) == ("n1", None)
 
 
 def test_a_waiting_pod_doesnt_stop_those_behind_it(plane: Plane) -> None:

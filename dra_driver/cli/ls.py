@@ -1,0 +1,155 @@
+"""`coreslice ls`: chips and cores of this machine, and who holds them by the driver's records.
+
+Reads sysfs and the records, never the API, a device or another process; nothing is locked or changed. The JSON has the
+fields of `neuron-ls -j`, with host numbers, plus `holders`: `neuron_processes` is always empty, since processes
+are not looked for, and `bdf` and `cpu_affinity` are, since sysfs doesn't tell them.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dra_driver.claims.records import Damaged, HeldDevice, Record
+from dra_driver.claims.store import load
+from dra_driver.errors import CoresliceError
+from dra_driver.inventory.devices import physical_cores
+from dra_driver.neuron.catalogue import lookup
+from dra_driver.neuron.machine import Chip, Machine
+from dra_driver.neuron.sysfs import read_machine
+from dra_driver.settings import DRIVER_NAME
+
+STATE_DIR = Path("/var/lib/kubelet/plugins") / DRIVER_NAME / "claims"
+GOOD, FAILED = 0, 1
+
+
+class LsError(CoresliceError):
+    """The records can't be looked at; the text names the folder."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One device of one prepared claim, and the (chip, core) pairs behind it."""
+
+    record: Record
+    held: HeldDevice
+
+    @property
+    def cores(self) -> frozenset[tuple[int, int]]:
+        """Also of monitoring access, which keeps nothing from others."""
+        return physical_cores(self.held.device)
+
+    @property
+    def pods(self) -> list[dict[str, str]]:
+        """The claim's pod, or for a user-made claim those it was reserved for when it was prepared."""
+        pods = (self.record.owner,) if self.record.owner else self.record.users
+        return [{"name": pod.name, "uid": pod.uid} for pod in pods]
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds `ls`."""
+    parser = subparsers.add_parser("ls", help="chips and cores of this machine, and who holds them")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument("--sysfs-root", type=Path, metavar="DIR", default=Path("/sys"))
+    parser.add_argument("--proc-root", type=Path, metavar="DIR", default=Path("/proc"))
+    parser.add_argument("--state-dir", type=Path, metavar="DIR", default=STATE_DIR, help="where the records lie")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 good, 1 without a usable chip, with a record that can't be read, or with folders that can't."""
+    machine = read_machine(sysfs_root=args.sysfs_root, proc_root=args.proc_root)
+    records, damaged = _records(args.state_dir)
+    holdings = [Holding(record, held) for record in records for held in record.devices]
+    if args.output == "json":
+        print(json.dumps([chip_json(machine, chip, holdings) for chip in machine.chips], indent=2))
+    else:
+        print("\n".join(text(machine, holdings)))
+    _complain(machine, args.state_dir, damaged)
+    return GOOD if machine.chips and not damaged else FAILED
+
+
+def _records(folder: Path) -> tuple[list[Record], list[Damaged]]:
+    """All records. A folder that can't be read is an error: it must not look like one where nobody holds anything."""
+    try:
+        os.scandir(folder).close()
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        raise LsError(f"can't read the records in {folder}: {error.strerror}; run it as root") from error
+    return load(folder)
+
+
+def _complain(machine: Machine, folder: Path, damaged: Sequence[Damaged]) -> None:
+    if not folder.exists():
+        print(f"coreslice ls: no records at {folder}: no driver has run here yet", file=sys.stderr)
+    for problem in machine.problems:
+        print(f"coreslice ls: {problem.path} {problem.reason}", file=sys.stderr)
+    for each in damaged:
+        print(f"coreslice ls: record {each.path} can't be read: {each.reason}", file=sys.stderr)
+    if not machine.chips:
+        print("coreslice ls: no usable Neuron chip on this machine", file=sys.stderr)
+
+
+def chip_json(machine: Machine, chip: Chip, holdings: Sequence[Holding]) -> dict[str, Any]:
+    """One chip as neuron-ls prints it, and its holders."""
+    size = lookup(machine.instance_type)
+    known = size is not None and size.physical_cores == chip.physical_cores
+    lnc = {"logical_neuroncore_config": 1} if chip.max_lnc > 1 else {}
+    return {
+        "neuron_device": chip.index,
+        "bdf": "",
+        "cpu_affinity": "",
+        "numa_node": "-1",
+        "connected_to": sorted(chip.neighbours) or None,
+        "nc_count": chip.physical_cores,
+        **lnc,
+        "memory_size": size.memory if size and known else None,
+        "neuroncore_ids": [chip.index * chip.physical_cores + core for core in range(chip.physical_cores)],
+        "neuron_processes": [],
+        "instance_type": machine.instance_type,
+        "serial_number": chip.serial,
+        "holders": [_holder(each, chip) for each in holdings if _cores(each, chip)],
+    }
+
+
+def _holder(holding: Holding, chip: Chip) -> dict[str, Any]:
+    claim = holding.record.claim
+    return {
+        "claim": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
+        "pods": holding.pods,
+        "device": holding.held.device.name,
+        "request": holding.held.request,
+        "cores": _cores(holding, chip),
+        "admin_access": holding.held.admin,
+    }
+
+
+def _cores(holding: Holding, chip: Chip) -> list[int]:
+    return sorted(core for owner, core in holding.cores if owner == chip.index)
+
+
+def text(machine: Machine, holdings: Sequence[Holding]) -> list[str]:
+    """A line for every core, and one for every device of a claim whose chip is gone."""
+    size, version = machine.instance_type or "unknown size", machine.driver_version or "unknown"
+    lines = [f"{size}, kernel driver {version}, {len(machine.chips)} usable Neuron chips"]
+    row = "{:<5} {:<5} {:<17} {}"
+    lines += [row.format("CHIP", "CORE", "SERIAL", "HELD BY")] if machine.chips else []
+    for chip in machine.chips:
+        for core in range(chip.physical_cores):
+            users = [_user(each) for each in holdings if (chip.index, core) in each.cores]
+            lines.append(row.format(chip.index, core, chip.serial or "-", "; ".join(users) or "-"))
+    there = {chip.index for chip in machine.chips}
+    gone = [each for each in holdings if not there.issuperset(each.held.device.chips)]
+    return lines + [f"{each.held.device.name}, whose chip is gone: {_user(each)}" for each in gone]
+
+
+def _user(holding: Holding) -> str:
+    claim, names = holding.record.claim, [pod["name"] for pod in holding.pods]
+    who = f"{claim.namespace}/{','.join(names)}" if names else "no pod"
+    watching = ", monitoring only" if holding.held.admin else ""
+    return f"{who} (claim {claim.namespace}/{claim.name}, device {holding.held.device.name}{watching})"
