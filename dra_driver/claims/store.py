@@ -137,24 +137,25 @@ class RecordStore:
             raise _storage("read", self._directory, error) from error
 
     def _refresh(self) -> None:
+        """Look at every file, read those that are others than before. Runs at each lock, so it makes no `Path`."""
         found: dict[str, tuple[Identity, Record | Damaged]] = {}
         with os.scandir(self._directory) as entries:
             for entry in entries:
-                if entry.name.endswith(_SUFFIX) and not entry.name.startswith("."):
-                    uid = entry.name.removesuffix(_SUFFIX)
-                    found[uid] = self._load(uid, Path(entry.path), entry.stat(follow_symlinks=False))
+                uid, dot, suffix = entry.name.rpartition(".")
+                if uid and dot + suffix == _SUFFIX:
+                    stat = entry.stat(follow_symlinks=False)
+                    identity = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+                    cached = self._cache.get(uid)
+                    known = cached is not None and cached[0] == identity
+                    found[uid] = cached if known else (identity, _read(uid, Path(entry.path)))
         self._cache = found
 
-    def _load(self, uid: str, path: Path, stat: os.stat_result) -> tuple[Identity, Record | Damaged]:
-        identity = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        cached = self._cache.get(uid)
-        if cached and cached[0] == identity:
-            return cached
-        try:
-            record = decode(path.read_bytes(), uid=uid)
-        except (OSError, RecordError) as error:
-            return identity, Damaged(uid, path, str(error))
-        return identity, record
+
+def _read(uid: str, path: Path) -> Record | Damaged:
+    try:
+        return decode(path.read_bytes(), uid=uid)
+    except (OSError, RecordError) as error:
+        return Damaged(uid, path, str(error))
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -166,13 +167,9 @@ def _write(path: Path, content: bytes) -> None:
 
 def load(directory: Path) -> tuple[list[Record], list[Damaged]]:
     """Read all records without a lock, for people who look; nothing is created or changed."""
-    good, bad = [], []
-    for path in sorted(directory.glob(f"*{_SUFFIX}")):
-        try:
-            good.append(decode(path.read_bytes(), uid=path.stem))
-        except (OSError, RecordError) as error:
-            bad.append(Damaged(path.stem, path, str(error)))
-    return good, bad
+    entries = [_read(path.stem, path) for path in sorted(directory.glob(f"*{_SUFFIX}"))]
+    good = [entry for entry in entries if isinstance(entry, Record)]
+    return good, [entry for entry in entries if isinstance(entry, Damaged)]
 
 
 def _storage(action: str, path: Path, error: OSError) -> Refusal:
