@@ -1,6 +1,8 @@
 """The driver under test, as its own process against a test node and a simulated machine."""
 
+import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -122,6 +124,20 @@ class Driver:
         """Everything it has said."""
         return self.program.log_text()
 
+    def said(self, since: int = 0) -> list[Object]:
+        """Its log lines as objects, but for the first ``since``; a whole line that is no JSON is an error."""
+        whole = self.program.log.read_text().split("\n")[:-1] if self.program.log.exists() else []
+        return [json.loads(line) for line in whole[since:]]
+
+    def wait_said(self, pattern: str, *, since: int = 0, timeout: float = READY_SECONDS) -> Object:
+        """The first log line after the first ``since`` whose message matches the pattern."""
+
+        def found() -> Object | None:
+            return next((line for line in self.said(since) if re.search(pattern, line["message"])), None)
+
+        what = f"{pattern!r} in the driver's log"
+        return until(found, what=what, timeout=timeout, seen=lambda: self.program.log_text(last=20))
+
     def slices(self) -> list[Object]:
         """Its slices in the API."""
         return self.node.slices(self.name)
@@ -129,6 +145,10 @@ class Driver:
     def cdi_files(self) -> list[Path]:
         """Its CDI files."""
         return sorted(self.node.paths.cdi.glob(f"{self.name}-*"))
+
+    def records(self) -> list[Path]:
+        """Its claim records."""
+        return sorted((self.node.paths.plugins / self.name / "claims").glob("*.record"))
 
     def sockets(self) -> list[Path]:
         """Its sockets, registration included."""
