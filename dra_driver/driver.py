@@ -30,7 +30,7 @@ from dra_driver.inventory.devices import DeviceType, totals
 from dra_driver.kubelet.plugin import KubeletPlugin
 from dra_driver.kubelet.probes import ProbeServer
 from dra_driver.kubelet.types import ClaimRef, DeviceHealth, DeviceState, RegistrationState, RegistrationStatus
-from dra_driver.settings import Settings
+from dra_driver.settings import Granularity, Settings
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,8 @@ class Driver:
         )
         self._stopping = threading.Event()
         self._scanner = threading.Thread(target=self._scan, name="scan", daemon=True)
-        self._last_text = ""
+        self._telling = threading.Lock()
+        self._told: Readiness | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop` is set."""
@@ -154,14 +155,24 @@ class Driver:
             self._publisher.poke()
         elif state.status is RegistrationStatus.REFUSED:
             self._on_node("RegistrationRefused", state.text)
+        self._tell_readiness()
 
     def _published(self, state: PublishState) -> None:
         """What went wrong with publishing is an Event; readiness and log have all of it."""
-        log.info("slices", extra={"phase": state.phase.value, "state": state.text})
         if state.counters is False and state.phase is Phase.PUBLISHED:
-            self._on_node("CountersDropped", state.text)
+            self._on_node("CountersDropped", self._without_counters(state.why_no_counters))
         elif state.phase is Phase.FAILED:
             self._on_node("PublishFailed", state.text)
+        self._tell_readiness()
+
+    def _without_counters(self, why: str) -> str:
+        """The same for as long as the cause is, or each change of the slices would be another Event."""
+        whole = self._settings.granularity_without_counters is Granularity.CHIP
+        return (
+            f"only {'whole chips' if whole else 'single cores'} are offered here, since nothing would keep chips and "
+            f"their cores apart: {why}; turn the gate on for API server, scheduler, controller manager and kubelet, "
+            "or choose what is offered by --granularity-without-counters"
+        )
 
     def _claims_changed(self) -> None:
         """What is held shapes the slices where counters don't hold, and where hardware has gone."""
@@ -207,10 +218,12 @@ class Driver:
                 return
 
     def _tell_readiness(self) -> None:
-        now = self.readiness()
-        if now.text != self._last_text:
-            self._last_text = now.text
-            log.info("ready" if now.ready else "not ready", extra={"why": now.text})
+        """A log line when it has changed; called by whoever may have changed it, from any thread."""
+        with self._telling:
+            now = self.readiness()
+            if now != self._told:
+                self._told = now
+                log.info("ready" if now.ready else "not ready", extra={"why": now.text})
 
     def _free_orphans(self) -> None:
         """Records of an earlier boot whose claim has gone: the kubelet may have lost its own state."""
