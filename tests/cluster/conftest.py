@@ -8,6 +8,7 @@ import pytest
 from testbed import binaries, images, leftovers, packages
 from testbed.api import Object
 from testbed.driver import Driver
+from testbed.grants import wait_nothing_held
 from testbed.node import Node
 from testbed.program import Program
 
@@ -53,9 +54,15 @@ def node(shared_node: Node) -> Iterator[Node]:
 
 
 @pytest.fixture
-def driver(node: Node) -> Iterator[Driver]:
+def driver_kubeconfig() -> Path | None:
+    """Credentials for the driver; None for those of its own user. A module may say otherwise."""
+    return None
+
+
+@pytest.fixture
+def driver(node: Node, driver_kubeconfig: Path | None) -> Iterator[Driver]:
     """The driver on a trn1.2xlarge, ready. It goes after the pods do."""
-    driver = Driver(node)
+    driver = Driver(node, kubeconfig=driver_kubeconfig)
     try:
         driver.start()
         yield driver
@@ -65,6 +72,14 @@ def driver(node: Node) -> Iterator[Driver]:
         for item in driver.slices():
             node.api.delete("resourceslices", item["metadata"]["name"])
         shutil.rmtree(driver.machine.sysfs.parent)
+
+
+@pytest.fixture
+def nothing_held_after(driver: Driver) -> Iterator[None]:
+    """When the test's pods and claims are gone, the driver holds nothing any more."""
+    yield
+    driver.node.clean()
+    wait_nothing_held(driver)
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 Runs as process 1 of new mount, network and process namespaces (``guard.py`` makes
 them). What a node would otherwise change on the machine it finds here as its own:
-``/run``, ``/var/lib``, ``/dev``, the loopback device and those sysctls that a kubelet
-sets. Prints ``ready`` and stays until its standard input ends (or for ever with
-``--detached``). When it goes, the kernel ends every process, mount, network device
-and firewall rule of the node with it. Usage: ``inside.py SCRATCH [--detached]``.
+``/run``, ``/var/lib``, ``/var/log``, ``/dev``, the loopback device and those sysctls
+that a kubelet sets. Prints ``ready`` and stays until its standard input ends (or for
+ever with ``--detached``). When it goes, the kernel ends every process, mount, network
+device and firewall rule of the node with it. Usage: ``inside.py SCRATCH [--detached]``.
 """
 
 import os
@@ -32,9 +32,10 @@ def mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
 
-def own_run() -> None:
-    """An empty ``/run``: runtime sockets, network namespaces, locks."""
-    mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+def own_run_and_logs() -> None:
+    """An empty ``/run``: runtime sockets, network namespaces, locks; and ``/var/log``: links to containers' logs."""
+    for folder in ("/run", "/var/log"):
+        mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", folder)
     Path("/run/lock").mkdir()
 
 
@@ -83,7 +84,7 @@ def own_sysctls(scratch: Path) -> None:
 def main(scratch: Path, *, detached: bool) -> None:
     """Set the view up, say so, stay."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    own_run()
+    own_run_and_logs()
     own_var_lib(scratch)
     own_dev(scratch)
     own_sysctls(scratch)
