@@ -254,7 +254,7 @@ class Api:
                     config.proxy = None
             else:
                 load_kube_config(str(self._kubeconfig), client_configuration=config)
-        except (ConfigException, OSError, ValueError) as error:
+        except Exception as error:  # a malformed file leads the loader into any error there is
             where = self._kubeconfig or self._service_account
             raise SettingsError(
                 f"no usable credentials for the Kubernetes API in {where}: {error} "
@@ -266,7 +266,7 @@ class Api:
 
 
 class Stream:
-    """A running watch: iterate over its events, end it from any thread with `close`."""
+    """A running watch: iterate over its events inside `with`; end it from any other thread with `close`."""
 
     def __init__(self, path: str, response: urllib3.BaseHTTPResponse) -> None:
         self._path = path
@@ -284,14 +284,21 @@ class Stream:
         except (HTTPError, OSError, ValueError) as error:
             if not self._closed:
                 raise unavailable("watch", self._path, error) from error
-        finally:
-            self._response.close()
 
     def close(self) -> None:
         """End the stream at once, also while another thread waits for its next event."""
         self._closed = True
         with suppress(HTTPError, OSError, ValueError, RuntimeError):
-            self._response.shutdown()
+            self._response.shutdown()  # reading ends; the socket is closed by the thread that reads
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        self._response.close()
 
 
 def _refused(verb: str, path: str, response: urllib3.BaseHTTPResponse, *, stream: bool) -> ApiError:

@@ -95,6 +95,11 @@ def has_counters(obj: Obj) -> bool:
     return bool((obj.get("spec") or {}).get("sharedCounters"))
 
 
+def relies_on_counters(obj: Obj) -> bool:
+    """Whether the slice holds counter sets or a device that draws on one."""
+    return has_counters(obj) or any(device.get("consumesCounters") for device in devices_of(obj))
+
+
 def lacks_counters(sent: Obj, got: Obj) -> bool:
     """Whether counter sets, or what a device draws on them, didn't survive the write unchanged."""
     if has_counters(sent) and not equal(sent["spec"]["sharedCounters"], (got.get("spec") or {}).get("sharedCounters")):
@@ -133,12 +138,11 @@ def _must_go_first(row: Obj, wanted: Sequence[Obj]) -> bool:
     counted = any(map(has_counters, wanted))
     unprotected = _unprotected(row)
     listed = {str(device.get("name")) for slice_ in wanted for device in devices_of(slice_)}
-    protected = has_counters(row) or len(unprotected) < len(devices_of(row))
     return (
         _owner(row) != _owner(wanted[0])
         or _pool(row) != _pool(wanted[0])
         or (counted and bool(unprotected))
-        or (not counted and (protected or not unprotected <= listed))
+        or (not counted and (relies_on_counters(row) or not unprotected <= listed))
     )
 
 

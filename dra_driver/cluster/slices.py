@@ -19,7 +19,7 @@ from dra_driver.cluster.backoff import Backoff
 from dra_driver.cluster.client import Api, items
 from dra_driver.cluster.compare import differences, same
 from dra_driver.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
-from dra_driver.cluster.plan import Plan, Write, lacks_counters, name_of, plan, withdrawal
+from dra_driver.cluster.plan import Plan, Write, lacks_counters, name_of, plan, relies_on_counters, withdrawal
 from dra_driver.cluster.server import SLICES, Server, Verdict, examine
 from dra_driver.cluster.state import Phase, PublishState
 from dra_driver.cluster.watch import Handlers, Watch
@@ -49,7 +49,14 @@ Build = Callable[[Server, int, Owner], Sequence[Obj]]  # server, generation, own
 
 
 class _ClosedError(CoresliceError):
-    """Nothing may be published now; the text says what it waits for."""
+    """Nothing may be published now; the text says what it waits for.
+
+    `local`: looking again costs the API nothing.
+    """
+
+    def __init__(self, message: str, *, local: bool = True) -> None:
+        super().__init__(message)
+        self.local = local
 
 
 class _CountersLostError(CoresliceError):
@@ -133,6 +140,8 @@ class SlicePublisher:
         while not self._stop.is_set():
             self._wake.clear()
             delay = self._attempt()
+            if self._stop.is_set():  # perhaps its wake-up was cleared above
+                return
             if delay is None:
                 self._wake.wait()
                 self._stop.wait(_DEBOUNCE)
@@ -145,10 +154,9 @@ class SlicePublisher:
         try:
             self._reconcile()
         except _ClosedError as closed:
-            if self._stop.is_set():
-                return None
-            self._report(phase=Phase.BLOCKED, reason=str(closed))
-            return _GATE_POLL
+            if not self._stop.is_set():
+                self._report(phase=Phase.BLOCKED, reason=str(closed))
+            return _GATE_POLL if closed.local else self._backoff.next()
         except ApiError as error:
             self._report(phase=Phase.FAILED, reason=str(error))
             return self._backoff.next(error.retry_after)
@@ -169,14 +177,17 @@ class SlicePublisher:
             owner, verdict = self._owner(), self._examined()
             todo = self._plan(verdict.server, owner)
             if todo.settled:
-                self._settled(todo)
+                self._settled(todo, verdict)
                 return
-            if not todo.first:  # what isn't safe to leave goes at once
+            if todo.first:
+                self._withdrawing(verdict)
+            else:
                 self._space_out()
             try:
                 self._carry_out(todo)
             except _CountersLostError as lost:
-                self._counters_lost(replace(verdict.server, counters=False), str(lost))
+                self._verdict = Verdict(replace(verdict.server, counters=False), str(lost))
+                self._withdrawing(self._verdict)
                 self._carry_out(withdrawal(self._list()))
             except (Conflict, NotFound) as error:  # somebody was faster, such as a kubelet that wipes
                 log.info("reading the slices again", extra={"why": str(error)})
@@ -192,49 +203,51 @@ class SlicePublisher:
         try:
             node = self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
         except NotFound as error:
-            raise _ClosedError(f"no Node object named {self._node!r} yet ({error})") from error
+            raise _ClosedError(f"no Node object named {self._node!r} yet ({error})", local=False) from error
         return Owner(self._node, str(node["metadata"]["uid"]))
 
     def _examined(self) -> Verdict:
-        if self._verdict is not None and not self._untried.is_set():
-            return self._verdict
-        self._untried.clear()
-        try:
-            verdict = examine(self._api, driver=self._driver, node_name=self._node)
-        except BaseException:
-            self._untried.set()
-            raise
-        if verdict.server.counters:
-            self._verdict = verdict
-            self._report(counters=True, why_no_counters="")
-        else:
-            self._counters_lost(verdict.server, verdict.why_not)
-        return verdict
+        if self._verdict is None or self._untried.is_set():
+            self._untried.clear()
+            try:
+                self._verdict = examine(self._api, driver=self._driver, node_name=self._node)
+            except BaseException:
+                self._untried.set()
+                raise
+        return self._verdict
 
-    def _counters_lost(self, server: Server, why: str) -> None:
-        self._verdict = Verdict(server, why)
+    def _withdrawing(self, verdict: Verdict) -> None:
+        """Tell before it happens. What isn't safe to leave goes at once, before anything else is done."""
+        if verdict.server.counters:
+            self._report(phase=Phase.WITHDRAWN, reason="slices that can't stay beside the new ones are deleted")
+            return
         reason = "shared counters don't hold on this API server"
-        self._report(phase=Phase.WITHDRAWN, reason=reason, counters=False, why_no_counters=why)
+        self._report(phase=Phase.WITHDRAWN, reason=reason, counters=False, why_no_counters=verdict.why_not)
 
     def _plan(self, server: Server, owner: Owner) -> Plan:
-        return plan(
-            lambda generation: self._build(server, generation, owner),
-            self._list(),
-            same=self._same,
-            last_generation=self._generation,
-        )
+        stored = self._list()
+        try:
+            return plan(
+                lambda generation: self._build(server, generation, owner),
+                stored,
+                same=self._same,
+                last_generation=self._generation,
+            )
+        except Exception:
+            if not server.counters:  # what relies on them must not wait for a builder that works again
+                self._carry_out(withdrawal([row for row in stored if relies_on_counters(row)]))
+            raise
 
-    def _settled(self, done: Plan) -> None:
-        self._generation = done.generation or self._generation
-        if not done.slices:
-            self._report(phase=Phase.PUBLISHED, reason="nothing to publish", generation=None, slices=0)
-            return
+    def _settled(self, done: Plan, verdict: Verdict) -> None:
+        self._generation = done.generation
         left_out = tuple(path for name in sorted(self._left_out) for path in self._left_out[name])
         self._report(
             phase=Phase.PUBLISHED,
-            reason=f"generation {done.generation} in {done.slices} slices",
-            generation=done.generation,
+            reason=f"generation {done.generation} in {done.slices} slices" if done.slices else "nothing to publish",
+            generation=done.generation if done.slices else None,
             slices=done.slices,
+            counters=verdict.server.counters,
+            why_no_counters=verdict.why_not,
             left_out=left_out[:_LEFT_OUT],
         )
 

@@ -9,7 +9,7 @@ class Phase(StrEnum):
 
     STARTING = "starting"
     BLOCKED = "blocked"  # waits for the kubelet's confirmation or for the Node object
-    WITHDRAWN = "withdrawn"  # counters don't hold: taken back, about to be published without overlap
+    WITHDRAWN = "withdrawn"  # taken back, since it isn't safe to leave; about to be published anew
     FAILED = "failed"
     PUBLISHED = "published"
 
@@ -18,7 +18,8 @@ class Phase(StrEnum):
 class PublishState:
     """What the publisher reports. `generation` and `slices` are as read back from the API.
 
-    `counters`: None until tried; False with the reason in `why_no_counters`. `left_out`: fields other than
+    `counters`: whether what is published relies on shared counters; None until then, False as soon as they
+    are known not to hold, with the reason in `why_no_counters`. `left_out`: fields other than
     counters that the server dropped. `watch`: why changes can't be followed at the moment, or empty.
     """
 

@@ -111,15 +111,13 @@ class Watch:
             if not self._stop.is_set():
                 self._handlers.on_list(items(listed))
         seconds = self._server_timeout * random.uniform(1.0, 1.5)  # noqa: S311 jitter: a fleet out of step
-        stream = self._api.watch(self._path, query=self._query(seconds), read_timeout=seconds + self._slack)
-        with self._stream_lock:
-            self._stream = stream
-            if self._stop.is_set():
-                stream.close()
-        try:
+        timeout = seconds + self._slack
+        with self._api.watch(self._path, query=self._query(seconds), read_timeout=timeout) as stream:
+            with self._stream_lock:
+                self._stream = stream
+                if self._stop.is_set():
+                    return
             self._follow(stream)
-        finally:
-            stream.close()
 
     def _query(self, seconds: float) -> Mapping[str, str]:
         query = {"timeoutSeconds": str(max(1, int(seconds))), "allowWatchBookmarks": "true"}
@@ -131,14 +129,14 @@ class Watch:
 
     def _follow(self, stream: Stream) -> None:
         began = time.monotonic()
-        if not self._stop.is_set():
-            self._handlers.on_connect(self._connected)
-            self._connected = True
+        self._handlers.on_connect(self._connected)
+        self._connected = True
         for event in stream:
             if self._stop.is_set():
                 return
             self._take(event)
-            self._backoff.reset()
+            if event.get("type") != "BOOKMARK":  # a server may send one and close at once
+                self._backoff.reset()
         if time.monotonic() - began >= _HEALTHY:
             self._backoff.reset()
 

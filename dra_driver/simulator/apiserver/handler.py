@@ -1,6 +1,7 @@
 """One connection of the simulated API server: HTTP/1.1 with keep-alive, from bytes to `Store` and back."""
 
 import json
+import select
 import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
@@ -219,7 +220,7 @@ class Handler(BaseHTTPRequestHandler):
         errors: list[Body],
     ) -> None:
         store, plural, fields = self.api.store, target.resource.plural, self._fields(target, query)
-        while (left := end - time.monotonic()) > 0 and not self.api.stopping:
+        while (left := end - time.monotonic()) > 0 and not self.api.stopping and not self._client_gone():
             try:
                 changes, version = store.since(version, plural)
             except Refusal as refusal:
@@ -231,11 +232,15 @@ class Handler(BaseHTTPRequestHandler):
             if errors:
                 self._event("ERROR", errors.pop(0))
                 return
-            store.wait(version, min(left, 1.0))
+            store.wait(version, min(left, 0.5))
         if query.get("allowWatchBookmarks") != "true":
             return
         kind = {"kind": target.resource.kind, "apiVersion": target.resource.api_version}
         self._event("BOOKMARK", {**kind, "metadata": {"resourceVersion": str(version)}})
+
+    def _client_gone(self) -> bool:
+        """A watching client sends nothing: what can be read is the end of its connection."""
+        return bool(select.select([self.connection], [], [], 0)[0])
 
     def _event(self, event: str, obj: Body) -> None:
         data = json.dumps({"type": event, "object": obj}).encode() + b"\n"
