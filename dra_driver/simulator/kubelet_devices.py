@@ -63,10 +63,11 @@ class _Endpoint:
     health: dict[str, str] = field(default_factory=dict)
     allocated: set[str] = field(default_factory=set)
     running: bool = True
+    plugin: pb_grpc.DevicePluginStub = field(init=False)
 
-    @property
-    def plugin(self) -> pb_grpc.DevicePluginStub:
-        return pb_grpc.DevicePluginStub(self.channel)
+    def __post_init__(self) -> None:
+        # Now, not when it is used: gRPC crashes the process when a stub is made on a channel that is closed.
+        self.plugin = pb_grpc.DevicePluginStub(self.channel)
 
     def healthy(self) -> list[str]:
         return sorted(device for device, health in self.health.items() if health == "Healthy")

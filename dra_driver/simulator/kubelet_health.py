@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -20,13 +21,9 @@ from dra_driver.kubelet.api import dra_health_v1alpha1_pb2_grpc as v1alpha1_grpc
 
 _DEFAULT_TIMEOUT: Final = 30
 # The kubelet's own list, in its order.
-_OPEN: Final[dict[str, Callable[[grpc.Channel], Any]]] = {
-    "v1.DRAResourceHealth": lambda channel: v1_grpc.DRAResourceHealthStub(channel).NodeWatchResources(
-        v1.NodeWatchResourcesRequest()
-    ),
-    "v1alpha1.DRAResourceHealth": lambda channel: v1alpha1_grpc.DRAResourceHealthStub(channel).NodeWatchResources(
-        v1alpha1.NodeWatchResourcesRequest()
-    ),
+_METHODS: Final[dict[str, tuple[Callable[[grpc.Channel], Any], Any]]] = {
+    "v1.DRAResourceHealth": (v1_grpc.DRAResourceHealthStub, v1.NodeWatchResourcesRequest()),
+    "v1alpha1.DRAResourceHealth": (v1alpha1_grpc.DRAResourceHealthStub, v1alpha1.NodeWatchResourcesRequest()),
 }
 
 
@@ -92,10 +89,10 @@ class HealthStream:
         self, driver: str, advertised: Sequence[str], channel: grpc.Channel, *, cache: HealthCache, retry: float
     ) -> None:
         self._driver = driver
-        self._channel = channel
         self._cache = cache
         self._retry = retry
-        self._open = next((_OPEN[name] for name in _OPEN if name in advertised), None)
+        # The stub is made now: gRPC crashes the process when one is made on a channel that is closed.
+        self._open = next((_opener(name, channel) for name in _METHODS if name in advertised), None)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet-health", daemon=True)
 
@@ -133,4 +130,9 @@ class HealthStream:
 
     def _responses(self) -> Iterator[Any]:
         if self._open:
-            yield from self._open(self._channel)
+            yield from self._open()
+
+
+def _opener(name: str, channel: grpc.Channel) -> Callable[[], Any]:
+    stub, request = _METHODS[name]
+    return partial(stub(channel).NodeWatchResources, request)

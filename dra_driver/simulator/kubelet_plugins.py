@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -59,11 +59,11 @@ class Plugin:
     channel: grpc.Channel
     stream: HealthStream
     connected: bool = False
+    dra: dra_grpc.DRAPluginStub = field(init=False)
 
-    @property
-    def dra(self) -> dra_grpc.DRAPluginStub:
-        """The driver's DRA service."""
-        return dra_grpc.DRAPluginStub(self.channel)
+    def __post_init__(self) -> None:
+        # Now, not when it is used: gRPC crashes the process when a stub is made on a channel that is closed.
+        self.dra = dra_grpc.DRAPluginStub(self.channel)
 
     def close(self) -> None:
         """Drop the connection, and with it whatever call is running."""
