@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 -- a script beside what it reads
 """Generate the Python code of the kubelet's gRPC contracts.
 
 `python proto/generate.py [OUT]` writes `dra_driver/kubelet/api/*` under OUT, by default the checkout itself.

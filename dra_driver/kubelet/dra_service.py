@@ -1,23 +1,21 @@
 """NodePrepareResources and NodeUnprepareResources on top of a `ClaimService`.
 
 Invariants: each UID asked for is answered and none beyond, since either fault makes the kubelet fail the
-whole call; an exception of the service becomes an error text of each claim, not a status of the call. How
-many calls are in flight is counted, so that a stop can wait for them.
+whole call; an exception of the service becomes an error text of each claim, not a status of the call.
 """
 
-# ruff: noqa: N802, ARG002 -- gRPC gives the methods' names and arguments
+# ruff: noqa: N802 -- gRPC gives the methods' names and arguments
 
 import logging
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import grpc
 
 from dra_driver.kubelet.api import dra_v1_pb2 as pb
 from dra_driver.kubelet.api import dra_v1_pb2_grpc as pb_grpc
+from dra_driver.kubelet.in_flight import InFlight
 from dra_driver.kubelet.types import ClaimRef, ClaimService, Failed, Prepared
 
 _log = logging.getLogger(__name__)
@@ -25,31 +23,6 @@ _log = logging.getLogger(__name__)
 # gRPC shows "no deadline" as one in the far future.
 _NO_DEADLINE: Final = 365 * 24 * 3600.0
 _NO_ANSWER: Final = Failed("the driver gave no answer for this claim; its log says more")
-
-
-class InFlight:
-    """Counts running calls."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._count = 0
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Count one call while the block runs."""
-        with self._condition:
-            self._count += 1
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._count -= 1
-                self._condition.notify_all()
-
-    def wait_idle(self, timeout: float) -> bool:
-        """Wait until no call runs; False when some still do after `timeout` seconds."""
-        with self._condition:
-            return self._condition.wait_for(lambda: self._count == 0, timeout)
 
 
 class GrpcCall:
@@ -79,7 +52,7 @@ class DraServicer(pb_grpc.DRAPluginServicer):
         self, request: pb.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodePrepareResourcesResponse:
         """Prepare the claims of one pod."""
-        with self._in_flight.call():
+        with self._in_flight.call(context):
             claims, started = _claims(request.claims), time.monotonic()
             answers = self._prepare(claims, GrpcCall(context))
             response = pb.NodePrepareResourcesResponse()
@@ -100,7 +73,7 @@ class DraServicer(pb_grpc.DRAPluginServicer):
         self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
         """Undo the claims of one pod."""
-        with self._in_flight.call():
+        with self._in_flight.call(context):
             claims, started = _claims(request.claims), time.monotonic()
             answers = self._unprepare(claims)
             response = pb.NodeUnprepareResourcesResponse()

@@ -18,8 +18,9 @@ from dra_driver.kubelet.api import dra_health_v1_pb2_grpc as health_v1
 from dra_driver.kubelet.api import dra_health_v1alpha1_pb2_grpc as health_v1alpha1
 from dra_driver.kubelet.api import dra_v1_pb2_grpc as dra_v1
 from dra_driver.kubelet.api import pluginregistration_v1_pb2_grpc as registration_v1
-from dra_driver.kubelet.dra_service import DraServicer, InFlight
+from dra_driver.kubelet.dra_service import DraServicer
 from dra_driver.kubelet.health import MAX_STREAMS, HealthStreams, HealthV1, HealthV1alpha1
+from dra_driver.kubelet.in_flight import InFlight
 from dra_driver.kubelet.registration import RegistrationServicer
 from dra_driver.kubelet.sockets import SocketServer, exclusive, prepare_plugin_dir, remove_dead
 from dra_driver.kubelet.types import ClaimService, DeviceHealth
@@ -96,7 +97,7 @@ class Endpoint:
         """Serve until nothing is in flight, at most `grace` seconds, then leave in order."""
         deadline = time.monotonic() + grace
         self._in_flight.wait_idle(grace)
-        self.streams.close()
+        self.streams.close(_LAST_WORDS)
         self._registration.unlink()
         remaining = max(deadline - time.monotonic(), _LAST_WORDS)
         self._registration.stop(_LAST_WORDS)

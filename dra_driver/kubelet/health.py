@@ -21,6 +21,7 @@ from dra_driver.kubelet.api import dra_health_v1_pb2 as v1
 from dra_driver.kubelet.api import dra_health_v1_pb2_grpc as v1_grpc
 from dra_driver.kubelet.api import dra_health_v1alpha1_pb2 as v1alpha1
 from dra_driver.kubelet.api import dra_health_v1alpha1_pb2_grpc as v1alpha1_grpc
+from dra_driver.kubelet.in_flight import InFlight
 from dra_driver.kubelet.types import DeviceHealth
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class HealthStreams:
         self._version = 0
         self._open = 0
         self._closed = False
+        self._running = InFlight()
 
     @property
     def open(self) -> int:
@@ -52,11 +54,12 @@ class HealthStreams:
             self._version += 1
             self._condition.notify_all()
 
-    def close(self) -> None:
-        """End every stream with OK, also those that come later."""
+    def close(self, timeout: float) -> None:
+        """End every stream with OK, also those that come later; wait for it to be sent, at most `timeout`."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
+        self._running.wait_idle(timeout)
 
     def reports(self, context: grpc.ServicerContext) -> Iterator[Sequence[DeviceHealth]]:
         """What one stream sends, until its caller hangs up or the plugin stops."""
@@ -64,7 +67,8 @@ class HealthStreams:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} health streams are open already")
         try:
             if context.add_callback(self._wake):
-                yield from self._until_gone(context)
+                with self._running.call(context):
+                    yield from self._until_gone(context)
         finally:
             self._leave()
 

@@ -126,8 +126,8 @@ def test_it_tries_again_with_back_off(node: Node, kubelet: FakeKubelet) -> None:
     serve(node, node.registry_dir / "x-reg.sock", servicer)
     eventually(lambda: len(servicer.told) == 3)
     servicer.info = pb.PluginInfo(type="DRAPlugin", name="x", supported_versions=["v1.DRAPlugin"])
-    eventually(lambda: kubelet.plugins.drivers() == ["x"])
-    assert servicer.told[-1] == (True, "")
+    eventually(lambda: servicer.told[-1] == (True, ""))
+    assert kubelet.plugins.drivers() == ["x"]
 
 
 def test_get_info_has_one_second(node: Node, kubelet: FakeKubelet) -> None:

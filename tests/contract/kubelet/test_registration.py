@@ -82,7 +82,7 @@ def test_relative_folders_become_an_absolute_endpoint(node: Node, monkeypatch: p
 
 
 def test_bc003_get_info_is_quick_while_everything_else_is_slow(node: Node) -> None:
-    """Every worker of the DRA socket is busy; the registration socket has its own."""
+    """The registration socket has workers of its own."""
     kubelet = node.start_kubelet()
     plugin = node.start_plugin()
     kubelet.wait_registered(DRIVER)
