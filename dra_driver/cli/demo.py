@@ -14,11 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from dra_driver.cli import demo_text
-from dra_driver.cli.demo_run import Run
 from dra_driver.cli.demo_story import Story
+from dra_driver.errors import CoresliceError
 from dra_driver.neuron.catalogue import SIZES
+
+if TYPE_CHECKING:
+    from dra_driver.cli.demo_run import Run
 
 DEFAULT = "trn1.2xlarge"
 _LONGEST = 30  # bytes of a temporary folder that leave room for the sockets' names
@@ -39,9 +43,10 @@ def run(args: argparse.Namespace) -> int:
         text = f"coreslice demo: --machine {args.machine}: the story is of one chip; take {', '.join(_sizes())}"
         print(text, file=sys.stderr)
         return WRONG_USE
+    tell = _run_json if args.json else _run_text
     try:
         with _terminable(), _scratch() as scratch:
-            story = _run_json(args.machine, scratch) if args.json else _run_text(args.machine, scratch)
+            story = tell(_runner(), args.machine, scratch)
     except KeyboardInterrupt:
         print("coreslice demo: interrupted; everything was cleaned up", file=sys.stderr)
         return INTERRUPTED
@@ -52,7 +57,18 @@ def _sizes() -> list[str]:
     return [size.name for size in SIZES.values() if size.chips == 1]
 
 
-def _run_text(size: str, scratch: Path) -> Story:
+def _runner() -> "type[Run]":
+    """Imported late: the other commands must work where the demo's packages aren't installed."""
+    try:
+        from dra_driver.cli.demo_run import Run  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("dra_driver"):
+            raise
+        raise CoresliceError(f"the demo lacks the module {error.name}: pip install 'coreslice[demo]'") from error
+    return Run
+
+
+def _run_text(run: "type[Run]", size: str, scratch: Path) -> Story:
     """Each part is printed as soon as it is known."""
     told = [Story()]
 
@@ -61,14 +77,14 @@ def _run_text(size: str, scratch: Path) -> Story:
             print(line, flush=True)
         told.append(now)
 
-    story = Run(size, scratch, tell).run()
+    story = run(size, scratch, tell).run()
     for line in demo_text.verdict(story):
         print(line)
     return story
 
 
-def _run_json(size: str, scratch: Path) -> Story:
-    story = Run(size, scratch).run()
+def _run_json(run: "type[Run]", size: str, scratch: Path) -> Story:
+    story = run(size, scratch).run()
     print(json.dumps({**dataclasses.asdict(story), "held": story.held}, indent=2))
     return story
 

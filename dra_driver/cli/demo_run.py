@@ -266,8 +266,13 @@ def _stop(cluster: Cluster, driver: DriverProcess) -> Ending:
         sockets=tuple(path.name for path in own if path.is_socket()),
         cdi_specs=tuple(path.name for path in sorted(paths.cdi.iterdir())),
         records=tuple(path.name for path in own if path.suffix == ".record"),
-        claims=tuple(claim["metadata"]["name"] for claim in cluster.store.list("resourceclaims")),
+        claims=_names(cluster, "resourceclaims"),
+        slices=_names(cluster, "resourceslices"),
     )
+
+
+def _names(cluster: Cluster, plural: str) -> tuple[str, ...]:
+    return tuple(item["metadata"]["name"] for item in cluster.store.list(plural))
 
 
 def _old_pod(name: str, resource: str, amount: int) -> dict[str, Any]:

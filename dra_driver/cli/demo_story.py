@@ -108,6 +108,7 @@ class Ending:
     cdi_specs: tuple[str, ...]
     records: tuple[str, ...]
     claims: tuple[str, ...]
+    slices: tuple[str, ...]  # once the kubelet has missed the driver
 
 
 @dataclass(frozen=True)
@@ -183,10 +184,10 @@ def _new(new: OnePool | None) -> list[Check]:
 
 
 def _end(end: Ending | None) -> list[Check]:
-    rest = (*end.sockets, *end.cdi_specs, *end.records, *end.claims) if end else ()
+    rest = (*end.sockets, *end.cdi_specs, *end.records, *end.claims, *end.slices) if end else ()
     return [
         Check("the driver stops with status 0", bool(end and end.exit_status == 0)),
-        Check("no socket, CDI spec, record or claim is left", bool(end and not rest)),
+        Check("no socket, CDI spec, record, claim or slice is left", bool(end and not rest)),
     ]
 
 

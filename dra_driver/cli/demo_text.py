@@ -86,9 +86,11 @@ def ending(facts: Ending) -> Iterator[str]:
         "CDI specs": facts.cdi_specs,
         "records": facts.records,
         "claims": facts.claims,
+        "slices": facts.slices,
     }
     counts = ", ".join(f"{len(names)} {what}" for what, names in left.items())
     yield f"   exit status {facts.exit_status}; left: {counts}"
+    yield from _text("(Slices stay when a driver stops; a kubelet removes them after 30 s, the simulated one at once.)")
     yield from (f"   {what}: {', '.join(names)}" for what, names in left.items() if names)
 
 

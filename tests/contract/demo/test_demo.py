@@ -56,7 +56,7 @@ def test_the_story_is_told_and_holds(scratch: Path) -> None:
         "pod-b asks 2 cores (class neuron-cores-2): Pending",
         "counter chip-0 has 0 of 2 left, needs 1",
         "NEURON_RT_VISIBLE_CORES=1",
-        "exit status 0; left: 0 sockets, 0 CDI specs, 0 records, 0 claims",
+        "exit status 0; left: 0 sockets, 0 CDI specs, 0 records, 0 claims, 0 slices",
     ):
         assert expected in done.stdout
     assert re.search(r"^all \d+ held; \d+\.\d s$", done.stdout.splitlines()[-1])
@@ -110,7 +110,7 @@ def test_containers_see_the_chips_node_and_no_other(told: dict[str, Any]) -> Non
 
 def test_nothing_is_left(told: dict[str, Any]) -> None:
     end = told["ending"]
-    assert end == {"exit_status": 0, "sockets": [], "cdi_specs": [], "records": [], "claims": []}
+    assert end == {"exit_status": 0, "sockets": [], "cdi_specs": [], "records": [], "claims": [], "slices": []}
     assert told["held"] is True
     assert told["failure"] == ""
     assert all(check["held"] for check in told["checks"])
@@ -128,6 +128,24 @@ def test_another_size_is_wrong_use(scratch: Path) -> None:
     assert done.stderr.startswith("coreslice demo: --machine toaster.large: ")
     assert "trn1.2xlarge" in done.stderr
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["demo", "ls"])
+def test_without_the_demos_packages_only_the_demo_is_missing(command: str) -> None:
+    """`None` in sys.modules is what Python takes for a package that isn't installed."""
+    script = "import sys; sys.modules['cel'] = None; from dra_driver.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, command, *(["--help"] if command == "ls" else [])],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    if command == "ls":
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        assert done.returncode == 1
+        assert done.stderr == "coreslice: the demo lacks the module cel: pip install 'coreslice[demo]'\n"
 
 
 def _lines_until(process: subprocess.Popen[str], pattern: str) -> list[str]:

@@ -53,7 +53,7 @@ NEW = OnePool(
     ),
     halves=(running("pod-c", (0, 0), visible="0"), running("pod-d", (0, 1), visible="1")),
 )
-END = Ending(0, (), (), (), ())
+END = Ending(0, (), (), (), (), ())
 STORY = Story(machine=MACHINE, two_ledgers=OLD, one_pool=NEW, ending=END)
 
 
@@ -127,7 +127,10 @@ def test_a_failure_is_never_good() -> None:
             "coreslice: each of them is told its own cores only",
         ),
         (replace(STORY, ending=replace(END, exit_status=-9)), "the driver stops with status 0"),
-        (replace(STORY, ending=replace(END, cdi_specs=("x.json",))), "no socket, CDI spec, record or claim is left"),
+        (
+            replace(STORY, ending=replace(END, cdi_specs=("x.json",))),
+            "no socket, CDI spec, record, claim or slice is left",
+        ),
     ],
 )
 def test_each_claim_depends_on_its_facts(changed: Story, claim: str) -> None:
