@@ -40,9 +40,7 @@ class Need:
 
     def tolerates(self, taint: Mapping[str, Any]) -> bool:
         """Whether the taint doesn't keep the device from this request."""
-        return taint.get("effect") not in _BLOCKING or any(
-            _tolerates(each, taint) for each in self.tolerations
-        )
+        return taint.get("effect") not in _BLOCKING or any(_tolerates(each, taint) for each in self.tolerations)
 
     def matches(self, candidate: Candidate) -> bool:
         """Whether all selectors hold; `AllocationError` if one fails."""
@@ -98,9 +96,7 @@ def _need(result_name: str, asked: Mapping[str, Any], classes: Mapping[str, Mapp
         raise AllocationError(f"request {result_name}: the simulator doesn't know {', '.join(unknown)}")
     device_class = classes.get(asked["deviceClassName"])
     if device_class is None:
-        raise AllocationError(
-            f"request {result_name}: device class {asked['deviceClassName']} does not exist"
-        )
+        raise AllocationError(f"request {result_name}: device class {asked['deviceClassName']} does not exist")
     spec = device_class.get("spec") or {}
     selectors = [*(spec.get("selectors") or ()), *(asked.get("selectors") or ())]
     return Need(

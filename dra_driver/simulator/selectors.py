@@ -30,9 +30,7 @@ _LITERAL = re.compile(
 _SLOT = re.compile(r'"(\d+)"')
 _MAP = r'(?<![\w.])device\s*\.\s*(attributes|capacity)\s*\[\s*("\d+")\s*\]'
 _ACCESS = re.compile(_MAP)
-_OPTIONAL = re.compile(
-    _MAP + r'\s*\.\s*\?\s*([A-Za-z_]\w*)\s*\.\s*orValue\s*\(\s*(-?\d[\w.]*|"\d+"|true|false)\s*\)'
-)
+_OPTIONAL = re.compile(_MAP + r'\s*\.\s*\?\s*([A-Za-z_]\w*)\s*\.\s*orValue\s*\(\s*(-?\d[\w.]*|"\d+"|true|false)\s*\)')
 _REFUSED = (
     (re.compile(r"[.\[]\s*\?"), "of optional types the simulator evaluates .?name.orValue(literal) only"),
     (
