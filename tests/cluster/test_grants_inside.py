@@ -37,7 +37,9 @@ def opened(node: Node, container: str, path: str) -> str:
 
 @pytest.mark.parametrize("user", [0, 1000])
 def test_granted_node_may_be_opened_and_no_other(driver: Driver, classes: list[Object], user: int) -> None:
+    """The mode of the host's node is not the container's: there it is open to every user."""
     node = driver.node
+    (node.stack.sandbox.root / "dev" / "neuron0").chmod(0o600)
     node.apply(objects.template("core", c="neuron-core"))
     common: Object = {"securityContext": {"runAsUser": user}, "volumeMounts": MADE_NODES}
     granted = objects.container("granted", claims=["c"], **common)

@@ -8,7 +8,7 @@ import pytest
 from testbed import objects
 from testbed.api import Object
 from testbed.driver import Driver
-from testbed.grants import Calls, calls, held, on_chip, records, seen
+from testbed.grants import held, on_chip, prepare_calls, records, seen
 from testbed.node import Node
 from testbed.proxy import ApiProxy, api_proxy
 
@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("nothing_held_after")
 
 # After an error the kubelet comes again only after 60 to 90 s.
 PENALTY_SECONDS = 60.0
+CLOSED = 0  # no answer at all
 
 
 @pytest.fixture
@@ -45,24 +46,28 @@ def assert_one_unit(driver: Driver) -> None:
 
 def test_two_claims_in_one_container_are_one_call_and_one_grant(driver: Driver, classes: list[Object]) -> None:
     driver.node.apply(objects.template("core", c="neuron-core"))
-    before = calls(driver)
+    before = prepare_calls(driver)
     driver.node.run_pod(pair())
     assert seen(driver, "pair") == on_chip(driver, "0-1")
-    assert calls(driver) - before == Calls(prepare=1, unprepare=0)
+    assert prepare_calls(driver) == before + 1
     assert_one_unit(driver)
 
 
-@pytest.mark.parametrize("status", [500, 0], ids=["error 500", "connection closed"])
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/resourceclaims/pair-second-", 500), ("/resourceclaims/pair-second-", CLOSED), ("/pods/pair$", 500)],
+    ids=["error 500 for the second claim", "connection closed on the second claim", "error 500 for the pod"],
+)
 def test_one_failure_of_the_api_costs_no_second_call(
-    driver: Driver, classes: list[Object], proxy: ApiProxy, status: int
+    driver: Driver, classes: list[Object], proxy: ApiProxy, path: str, status: int
 ) -> None:
     """The driver asks again inside the call: a refusal would cost the pod a minute."""
     driver.node.apply(objects.template("core", c="neuron-core"))
-    before, started = calls(driver), time.monotonic()
-    fault = proxy.fail("GET", r"/resourceclaims/pair-second-", status=status)
+    before, started = prepare_calls(driver), time.monotonic()
+    fault = proxy.fail("GET", path, status=status)
     driver.node.run_pod(pair(), timeout=2 * PENALTY_SECONDS)
     assert time.monotonic() - started < PENALTY_SECONDS
     assert fault.hits == 1
     assert seen(driver, "pair") == on_chip(driver, "0-1")
-    assert calls(driver) - before == Calls(prepare=1, unprepare=0)
+    assert prepare_calls(driver) == before + 1
     assert_one_unit(driver)

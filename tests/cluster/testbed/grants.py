@@ -7,7 +7,6 @@ on disk and by the kubelet's own metrics.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,28 +65,11 @@ def wait_nothing_held(driver: Driver) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Calls:
-    """Calls of the kubelet to a driver that were answered without an error of the call itself."""
-
-    prepare: int
-    unprepare: int
-
-    def __sub__(self, other: "Calls") -> "Calls":
-        return Calls(self.prepare - other.prepare, self.unprepare - other.unprepare)
-
-
-def calls(driver: Driver) -> Calls:
-    """How often the kubelet has called the driver so far, by the kubelet's metrics."""
-    path = f"/api/v1/nodes/{driver.node.name}/proxy/metrics"
-    text = driver.node.api.request("GET", path)["message"]
-    return Calls(counted(text, driver, "NodePrepareResources"), counted(text, driver, "NodeUnprepareResources"))
-
-
-def counted(metrics: str, driver: Driver, method: str) -> int:
-    """One count among the kubelet's metrics; 0 where there is none yet."""
-    name = rf'driver_name="{re.escape(driver.name)}",grpc_status_code="OK",method_name="[^"]*/{method}"'
-    found = re.search(rf"^dra_grpc_operations_duration_seconds_count{{{name}}} (\d+)$", metrics, flags=re.MULTILINE)
+def prepare_calls(driver: Driver) -> int:
+    """How many calls to prepare claims the driver has answered so far, by the kubelet's metrics."""
+    text = driver.node.api.request("GET", f"/api/v1/nodes/{driver.node.name}/proxy/metrics")["message"]
+    labels = rf'driver_name="{re.escape(driver.name)}",grpc_status_code="OK",method_name="[^"]*/NodePrepareResources"'
+    found = re.search(rf"^dra_grpc_operations_duration_seconds_count{{{labels}}} (\d+)$", text, flags=re.MULTILINE)
     return int(found[1]) if found else 0
 
 
