@@ -29,6 +29,7 @@ from dra_driver.inventory import slices
 from dra_driver.inventory.devices import DeviceType, totals
 from dra_driver.kubelet.plugin import KubeletPlugin
 from dra_driver.kubelet.probes import ProbeServer
+from dra_driver.kubelet.sockets import prepare_plugin_dir
 from dra_driver.kubelet.types import ClaimRef, DeviceHealth, DeviceState, RegistrationState, RegistrationStatus
 from dra_driver.settings import Granularity, Settings
 
@@ -50,10 +51,11 @@ class Driver:
         self._settings = settings
         self._pool = slices.Pool(settings.driver_name, settings.node_name)
         self._hardware = NodeHardware(sysfs_root=settings.sysfs_root, proc_root=settings.proc_root)
+        self._api = Api(kubeconfig=settings.kubeconfig)
+        prepare_plugin_dir(settings.kubelet_plugins_dir / settings.driver_name)  # a wrong path isn't made, but told
         self._store = RecordStore(settings.records_dir)
         specs = SpecDirectory(settings.cdi_root, driver=settings.driver_name)
         self._ledger = Ledger(self._store, specs, self._hardware, Boot.read(settings.proc_root))
-        self._api = Api(kubeconfig=settings.kubeconfig)
         self._reader = ClaimReader(self._api)
         self._events = EventRecorder(self._api, component=settings.driver_name, host=settings.node_name)
         self._publisher = SlicePublisher(

@@ -256,8 +256,9 @@ class Api:
                 load_kube_config(str(self._kubeconfig), client_configuration=config)
         except Exception as error:  # a malformed file leads the loader into any error there is
             where = self._kubeconfig or self._service_account
+            why = " ".join(str(error).split())  # a parser's error has lines of its own
             raise SettingsError(
-                f"no usable credentials for the Kubernetes API in {where}: {error} "
+                f"no usable credentials for the Kubernetes API in {where}: {why} "
                 "(inside a pod: mount the service account's token; outside: give --kubeconfig)"
             ) from error
         config.keep_alive = True
