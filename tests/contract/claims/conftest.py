@@ -1,6 +1,7 @@
 """A node's claims on real files: machine, records, CDI directory; and calls as the kubelet makes them."""
 
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -57,8 +58,8 @@ class Caller:
 class Node:
     """One node; `start` makes an instance of what serves claims, as a restarted process would."""
 
-    def __init__(self, root: Path, api: Reader) -> None:
-        self.machine: MachinePaths = make_machine(FOUR, root / "machine")
+    def __init__(self, root: Path, machine: MachinePaths, api: Reader) -> None:
+        self.machine = machine
         put(self.machine.proc / "stat", f"cpu 0\nbtime {BTIME}\n")
         self.api = api
         self.state = root / "state"
@@ -151,9 +152,25 @@ def api() -> Objects:
     return Objects()
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A machine's tree, made once."""
+    root = tmp_path_factory.mktemp("machine") / "tree"
+    make_machine(FOUR, root)
+    return root
+
+
 @pytest.fixture
-def node(tmp_path: Path, api: Objects) -> Iterator[Node]:
-    one = Node(tmp_path, api)
+def machine(template: Path, tmp_path: Path) -> MachinePaths:
+    """A tree of its own out of links: whoever changes a file puts another in its place."""
+    root = tmp_path / "machine"
+    shutil.copytree(template, root, symlinks=True, copy_function=os.link)
+    return MachinePaths(root / "sys", root / "proc", root / "dev")
+
+
+@pytest.fixture
+def node(tmp_path: Path, machine: MachinePaths, api: Objects) -> Iterator[Node]:
+    one = Node(tmp_path, machine, api)
     yield one
     one.close()
 
