@@ -133,9 +133,11 @@ def test_stop_ends_streams_and_a_second_start_keeps_port_and_objects(call: Clien
     add(server, "a")
     url = server.url
     events = call.watch(f"{PODS}?watch=true&resourceVersion={version(server)}")
-    threading.Timer(0.1, server.stop).start()
+    stopper = threading.Timer(0.1, server.stop)
+    stopper.start()
     with pytest.raises((HTTPException, StopIteration, OSError)):
         next(events)
+    stopper.join()
     call.connection.close()
     server.start()
     assert server.url == url
