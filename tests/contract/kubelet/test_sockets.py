@@ -17,7 +17,11 @@ from dra_driver.kubelet import sockets
 from dra_driver.kubelet.api import dra_v1_pb2 as dra
 from dra_driver.kubelet.api import dra_v1_pb2_grpc as dra_grpc
 from dra_driver.kubelet.types import ClaimRef
+from dra_driver.simulator.kubelet import Timing
 from tests.contract.kubelet.conftest import DRIVER, Node, claim, eventually
+
+# As the real one looks: a connection is closed some time after the socket is gone, not within milliseconds.
+REAL_TICK = Timing(tick=1.0)
 
 
 def dead_socket(path: Path) -> Path:
@@ -175,7 +179,7 @@ def test_bc001_after_a_kill_the_next_instance_is_the_only_one(node: Node) -> Non
 
 def test_a_stop_waits_for_a_call_in_flight(node: Node) -> None:
     """Both sockets stay until it is answered; its answer arrives."""
-    kubelet = node.start_kubelet()
+    kubelet = node.start_kubelet(REAL_TICK)
     plugin = node.start_plugin()
     eventually(lambda: plugin.confirmed)
     node.claims.hold = threading.Event()
@@ -220,7 +224,7 @@ def test_a_stop_doesn_t_wait_for_ever(node: Node) -> None:
 
 
 def test_a_lost_pair_answers_its_calls_before_it_goes(node: Node) -> None:
-    kubelet = node.start_kubelet()
+    kubelet = node.start_kubelet(REAL_TICK)
     plugin = node.start_plugin()
     eventually(lambda: plugin.confirmed)
     node.claims.hold = threading.Event()
