@@ -5,9 +5,9 @@ A call shows only claims that aren't prepared yet, so a user-made record whose c
 `reservedFor` counts as well. Records of claims that another pod owns are never read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from dra_driver.claims.allocation import Claim, PodRef, decode, reserved_pods
@@ -15,7 +15,7 @@ from dra_driver.claims.pods import Pod, read_pod
 from dra_driver.claims.records import Record
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.sharing import Planned, Planner, PodPlan, met_everywhere, sibling
-from dra_driver.cluster.errors import ApiError, NotFound
+from dra_driver.cluster.errors import ApiError, NotFound, Unavailable
 from dra_driver.kubelet.types import ClaimRef
 
 Outcome = Planned | Refusal
@@ -31,6 +31,29 @@ class Reader(Protocol):
         """A Pod."""
 
 
+class _Impatient:
+    """Asks no more once there was no answer: a timeout for each of many claims would outlast the kubelet's call."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._away: Unavailable | None = None
+
+    def get_claim(self, namespace: str, name: str) -> dict[str, Any]:
+        return self._asked(self._reader.get_claim, namespace, name)
+
+    def get_pod(self, namespace: str, name: str) -> dict[str, Any]:
+        return self._asked(self._reader.get_pod, namespace, name)
+
+    def _asked(self, read: Callable[[str, str], dict[str, Any]], namespace: str, name: str) -> dict[str, Any]:
+        if self._away:
+            raise self._away
+        try:
+            return read(namespace, name)
+        except Unavailable as error:
+            self._away = error
+            raise
+
+
 @dataclass(frozen=True)
 class Planning:
     """Reads and plans the claims of one call."""
@@ -42,15 +65,17 @@ class Planning:
 
     def plan(self, refs: Sequence[ClaimRef], planner: Planner, records: Sequence[Record]) -> dict[str, Outcome]:
         """Every claim of the call → its plan, or why it has none; by UID."""
+        reads = replace(self, reader=_Impatient(self.reader))
         claims: dict[str, Claim] = {}
         refused: dict[str, Refusal] = {}
         for ref in refs:
             try:
-                raw = self._read(ref)
+                raw = reads.raw_claim(ref)
                 claims[ref.uid] = decode(raw, asked=ref, driver=self.driver, pool=self.pool)
             except Refusal as refusal:
                 refused[ref.uid] = refusal
-        call = _Call(self, planner, claims, {ref.name: refused[ref.uid] for ref in refs if ref.uid in refused}, records)
+        failed = {ref.name: refused[ref.uid] for ref in refs if ref.uid in refused}
+        call = _Call(reads, planner, claims, failed, records)
         return {**refused, **call.own(), **call.shared()}
 
     def users_now(self, claim: ClaimRef) -> frozenset[str]:
@@ -60,13 +85,18 @@ class Planning:
             Refusal: that can't be told.
         """
         try:
-            return reserved_pods(self._read(claim), asked=claim)
+            return reserved_pods(self.raw_claim(claim), asked=claim)
         except Refusal as refusal:
             if refusal.reason is Reason.CLAIM_REPLACED:
                 return frozenset()
             raise
 
-    def _read(self, claim: ClaimRef) -> dict[str, Any]:
+    def raw_claim(self, claim: ClaimRef) -> dict[str, Any]:
+        """The claim of that name, whatever its UID.
+
+        Raises:
+            Refusal: it isn't there, or can't be read.
+        """
         try:
             return self.reader.get_claim(claim.namespace, claim.name)
         except NotFound as error:

@@ -6,6 +6,8 @@ reason says which earlier gate catches it, or why none can, and whether waiting 
 
 from enum import Enum
 
+from dra_driver.errors import CoresliceError
+
 
 class Reason(Enum):
     """Stable names, used in Events and metrics: (waiting may help, the earlier gate)."""
@@ -52,7 +54,7 @@ class Reason(Enum):
         self.gate = gate
 
 
-class Refusal(Exception):  # noqa: N818 (a refusal is an answer, not a fault)
+class Refusal(CoresliceError):  # noqa: N818 (a refusal is an answer, not a fault)
     """Why one claim isn't prepared; `detail` says what, which device or claim, and what to change.
 
     No frozen dataclass: a context manager sets the traceback of what passes through it.

@@ -146,8 +146,9 @@ class RecordStore:
                     stat = entry.stat(follow_symlinks=False)
                     identity = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
                     cached = self._cache.get(uid)
-                    known = cached is not None and cached[0] == identity
-                    found[uid] = cached if known else (identity, _read(uid, Path(entry.path)))
+                    if cached is None or cached[0] != identity:
+                        cached = identity, _read(uid, Path(entry.path))
+                    found[uid] = cached
         self._cache = found
 
 

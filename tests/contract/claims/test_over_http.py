@@ -95,6 +95,15 @@ def test_a_server_that_answers_too_late_is_not_waited_for_for_ever(
     node.prepared(*two)
 
 
+def test_one_timeout_is_enough_for_all_claims_of_a_call(node: Node, server: ApiServer) -> None:
+    """A timeout for each of many claims would outlast the kubelet's patience, and its user would read no reason."""
+    claims = [stored(server, claim(f"c{i}", f"core-{i}-0", users=["p"])) for i in range(4)]
+    met = server.faults.plant(Fault(hold=threading.Event()), verb="get", times=None)
+    answers = node.prepare(*claims)
+    assert met() == 1
+    assert all(answer.error.startswith(Reason.CLAIM_UNREADABLE.code) for answer in answers.values())
+
+
 def test_a_server_that_is_down(node: Node, server: ApiServer, two: list[Obj]) -> None:
     server.stop()
     node.start(wait=0.2)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from dra_driver.claims.hardware import Snapshot
 from dra_driver.claims.planning import Outcome, units
 from dra_driver.claims.records import Record
-from dra_driver.claims.refusals import Reason
+from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.sharing import Planned
-from dra_driver.cluster.errors import Forbidden, Unavailable
+from dra_driver.cluster.errors import ApiError, Forbidden, ServerError, Unavailable
 from dra_driver.inventory.devices import physical_cores
 from dra_driver.simulator.samples import DRIVER, Objects, claim, pod, ref, result
 
@@ -179,12 +179,13 @@ def test_one_that_fails_holds_back_those_it_meets_and_no_other(plan: Plan, grant
     assert granted(outcomes["c"]) == {"core-2-0": ("/dev/neuron2", run("0"))}
 
 
-def test_one_that_the_api_withholds_may_come_so_its_company_may_wait(plan: Plan, refused: Refused) -> None:
+@pytest.mark.parametrize("error", [AWAY, ServerError("500", status=500)])
+def test_one_that_the_api_withholds_may_come_so_its_company_may_wait(plan: Plan, error: ApiError) -> None:
     one, two = claim("a", "core-0-0", owner="p"), claim("b", "core-0-1", owner="p")
     api = Objects(one, two, pod("p", {"main": ["a", "b"]}, own=["a", "b"]))
-    api.fail(two, AWAY)
+    api.fail(two, error)
     outcomes = plan(api, [one, two])
-    assert {refused(outcome) for outcome in outcomes.values()} == {Reason.CLAIM_UNREADABLE.code}
+    assert all(isinstance(outcome, Refusal) and outcome.reason.retryable for outcome in outcomes.values())
 
 
 def test_a_claim_that_is_gone_from_the_api(plan: Plan, refused: Refused) -> None:
