@@ -37,7 +37,10 @@ def opened(node: Node, container: str, path: str) -> str:
 
 @pytest.mark.parametrize("user", [0, 1000])
 def test_granted_node_may_be_opened_and_no_other(driver: Driver, classes: list[Object], user: int) -> None:
-    """The mode of the host's node is not the container's: there it is open to every user."""
+    """The mode of the host's node is not the container's: there it is open to every user.
+
+    (The runtime makes the container's own user the node's owner; that user need not stay the only one.)
+    """
     node = driver.node
     (node.stack.sandbox.root / "dev" / "neuron0").chmod(0o600)
     node.apply(objects.template("core", c="neuron-core"))
@@ -50,6 +53,7 @@ def test_granted_node_may_be_opened_and_no_other(driver: Driver, classes: list[O
 
     assert node.exec("p", "id", "-u", container="granted").text.strip() == str(user)
     assert seen(driver, "p", "granted") == on_chip(driver, "0")
+    assert node.exec("p", "stat", "-c", "%a", "/dev/neuron0", container="granted").text.strip() == "666"
     assert PERMITTED in opened(node, "granted", "/dev/neuron0")
     assert PERMITTED in opened(node, "granted", "/nodes/chip")
     assert FORBIDDEN in opened(node, "granted", "/nodes/other")
