@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from dra_driver.kubelet.api import grpc_health_v1_pb2 as health_pb2
+from dra_driver.kubelet.api import grpc_health_v1_pb2_grpc as health_pb2_grpc
 from dra_driver.simulator.machines import MachinePaths, make_machine, unused_major
 from testbed.api import Object
 from testbed.node import Node
