@@ -9,7 +9,7 @@ or refused registration is reported and tried again, and undoing a claim needs n
 import logging
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from dra_driver.cluster.client import Api
 from dra_driver.cluster.events import EventRecorder
 from dra_driver.cluster.reads import ClaimReader
 from dra_driver.cluster.slices import Owner, Phase, PublishState, Server, SlicePublisher
-from dra_driver.hardware import NodeHardware
+from dra_driver.hardware import Finding, NodeHardware
 from dra_driver.inventory import slices
 from dra_driver.inventory.devices import DeviceType, totals
 from dra_driver.kubelet.plugin import KubeletPlugin
@@ -84,12 +84,13 @@ class Driver:
         self._scanner = threading.Thread(target=self._scan, name="scan", daemon=True)
         self._telling = threading.Lock()
         self._told: Readiness | None = None
+        self._found: Sequence[Finding] = ()
 
-    def run(self, stop: threading.Event) -> None:
-        """Serve until `stop` is set."""
+    def run(self, until_the_end: Callable[[], object]) -> None:
+        """Serve until that returns."""
         self.start()
         try:
-            stop.wait()
+            until_the_end()
         finally:
             self.stop()
 
@@ -214,10 +215,19 @@ class Driver:
             if self._hardware.rescan():
                 self._publisher.poke()
                 self._plugin.health_changed()
+            self._tell_findings()
             self._tell_readiness()
             self._free_orphans()
             if self._stopping.wait(self._settings.rescan_interval):
                 return
+
+    def _tell_findings(self) -> None:
+        """New ones as Events; the log has them from the scan itself."""
+        now = self._hardware.findings()
+        for finding in now:
+            if finding not in self._found:
+                self._on_node(finding.reason, finding.text)
+        self._found = now
 
     def _tell_readiness(self) -> None:
         """A log line when it has changed; called by whoever may have changed it, from any thread."""

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from dra_driver.claims.hardware import Snapshot
@@ -10,10 +11,18 @@ from dra_driver.errors import NeuronError
 from dra_driver.inventory.devices import Device, devices, physical_cores
 from dra_driver.neuron import now
 from dra_driver.neuron.catalogue import instance_is_neuron
-from dra_driver.neuron.machine import Chip, Machine
+from dra_driver.neuron.machine import Chip, Machine, Problem
 from dra_driver.neuron.sysfs import read_machine
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a person should know of the hardware; `reason` is that of an Event."""
+
+    reason: str
+    text: str
 
 
 class NodeHardware:
@@ -23,6 +32,7 @@ class NodeHardware:
         self._sysfs_root = sysfs_root
         self._proc_root = proc_root
         self._lock = threading.Lock()
+        self._unreadable = ""  # why the last scan failed
         self._scan = self._look()
         self._report(Machine())
 
@@ -32,8 +42,11 @@ class NodeHardware:
             before = self._scan
             try:
                 self._scan = self._look()
+                self._unreadable = ""
             except NeuronError as error:
-                log.error("the machine can't be scanned: %s", error)  # noqa: TRY400
+                if str(error) != self._unreadable:
+                    log.error("the machine can't be scanned, what is known of it stays: %s", error)  # noqa: TRY400
+                self._unreadable = str(error)
                 return False
             if self._scan.machine == before.machine:
                 return False
@@ -57,8 +70,19 @@ class NodeHardware:
         machine = self.machine()
         if machine.chips or not instance_is_neuron(machine.instance_type):
             return None
-        why = "; ".join(f"{problem.path} {problem.reason}" for problem in machine.problems)
-        return f"a {machine.instance_type} has Neuron chips, but sysfs shows none: {why or 'no kernel module?'}"
+        why = "; ".join(map(_told, machine.problems))
+        return (
+            f"a {machine.instance_type} has Neuron chips, but sysfs shows none that can be used ({why}): "
+            "is the neuron kernel module loaded?"
+        )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the hardware, or with what can be seen of it, as of the last scan."""
+        if self._unreadable:
+            return (Finding("HardwareUnreadable", f"{self._unreadable}; what was published before stays"),)
+        if missing := self.missing():
+            return (Finding("HardwareMissing", missing),)
+        return tuple(Finding("HardwareProblem", _told(problem)) for problem in self.machine().problems)
 
     def changed(self, chip: Chip) -> str | None:
         """What sysfs says otherwise of a chip now."""
@@ -82,7 +106,7 @@ class NodeHardware:
         machine = self.machine()
         for problem in machine.problems:
             if problem not in before.problems:
-                log.warning("%s %s", problem.path, problem.reason)
+                log.warning("%s", _told(problem))
         if machine.chips != before.chips or not machine.chips:
             log.info(
                 "machine scanned",
@@ -93,6 +117,10 @@ class NodeHardware:
                     "driver_version": machine.driver_version,
                 },
             )
+
+
+def _told(problem: Problem) -> str:
+    return f"{problem.path} {problem.reason}"
 
 
 def _span(cores: list[int]) -> range:

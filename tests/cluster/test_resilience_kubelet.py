@@ -39,7 +39,7 @@ def absences(seen: list[Seen]) -> dict[str, list[float]]:
 
 
 def test_bc012_slices_are_back_within_a_second_and_claims_work_after_each_restart(
-    driver: Driver, classes: list[Object], record_property: Callable[[str, object], None]
+    driver: Driver, classes: list[Object], record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     node = driver.node
     node.apply(objects.template("one-core", r="neuron-core"))
@@ -63,7 +63,7 @@ def test_bc012_slices_are_back_within_a_second_and_claims_work_after_each_restar
         assert node.view(pod).cores == "1", "core 0 is the lasting pod's"
         node.delete_pods(pod)
 
-    record_property("longest_absence_s", [round(seconds, 3) for seconds in longest])
+    record_testsuite_property("longest_absence_s", [round(seconds, 3) for seconds in longest])
     assert max(longest) < BACK_SECONDS
     assert driver.sockets() == sockets, "the same registration served every time"
     assert driver.serving()
