@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -274,8 +277,10 @@ def test_bc053_a_file_that_is_missing_or_differs_is_applied_again_when_it_is_ask
 
 def test_bc037_after_a_reboot_nothing_is_taken_for_prepared_and_all_is_held(held: Node) -> None:
     held.reboot(major=240)
+    before = held.cdi.stat().st_mtime_ns
     held.start()
     assert contents(held) == {}
+    assert held.cdi.stat().st_mtime_ns == before, "not even for a moment"
     assert [record.claim.uid for record in held.ledger.of_earlier_boot()] == ["uid-a"]
     assert held.refused(CHIP).startswith(Reason.DEVICE_HELD.code)
     held.prepared(ONE)
@@ -456,6 +461,25 @@ def test_a_cdi_file_that_somebody_replaced_by_a_folder_is_named(held: Node) -> N
     held.spec(ONE).mkdir()
     assert held.refused(ONE).startswith(Reason.STORAGE.code)
     assert held.unprepare(ONE)["a"].startswith(Reason.STORAGE.code)
+
+
+def test_a_file_that_somebody_else_writes_too_is_found_out(held: Node, tmp_path: Path) -> None:
+    """What was answered has to be what a runtime reads."""
+    other = tmp_path / "other.json"
+    other.write_bytes(held.spec(ONE).read_bytes().replace(b"VISIBLE_CORES=0", b"VISIBLE_CORES=1"))
+    script = (
+        f"import os; content = open({str(other)!r}, 'rb').read()\n"
+        f"while True: open('x', 'wb').write(content), os.replace('x', {str(held.spec(ONE))!r})"
+    )
+    end = time.monotonic() + 60
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path) as writer:
+        try:
+            while not (error := getattr(held.prepare(ONE)["a"], "error", "")):
+                assert time.monotonic() < end
+        finally:
+            writer.kill()
+    assert error.startswith(Reason.STORAGE.code)
+    assert "somebody else writes it" in error
 
 
 def test_after_undoing_no_runtime_resolves_the_device(held: Node) -> None:

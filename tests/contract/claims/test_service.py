@@ -286,12 +286,15 @@ def test_after_a_wait_the_claim_is_read_again(node: Node) -> None:
 
 def test_a_prepare_that_is_overtaken_by_its_unprepare_leaves_nothing(node: Node) -> None:
     node.api.put(ONE)
+    node.start(wait=LONG)
+    started = time.monotonic()
     come, go_on = node.api.gate("a")
     with calling(node, ONE) as answer:
         assert come.wait(LONG)
         assert node.unprepare(ONE) == {"a": ""}
         go_on.set()
         assert answer()["a"].error.startswith(Reason.NO_LONGER_WANTED.code)  # type: ignore[union-attr]
+    assert time.monotonic() - started < 5, "there is nothing to wait for"
     assert node.files() == []
     assert node.refusals == []
     node.prepared(ONE)  # a later call is another matter
