@@ -16,7 +16,7 @@ from typing import Any
 from dra_driver.claims import reconcile
 from dra_driver.claims.ledger import Boot, Ledger
 from dra_driver.claims.planning import Planning
-from dra_driver.claims.refusals import Refusal
+from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.service import ClaimService, Hooks
 from dra_driver.claims.specs import SpecDirectory
 from dra_driver.claims.store import RecordStore
@@ -24,6 +24,7 @@ from dra_driver.cluster.client import Api
 from dra_driver.cluster.events import EventRecorder
 from dra_driver.cluster.reads import ClaimReader
 from dra_driver.cluster.slices import Owner, Phase, PublishState, Server, SlicePublisher
+from dra_driver.errors import CoresliceError
 from dra_driver.hardware import Finding, NodeHardware
 from dra_driver.inventory import slices
 from dra_driver.inventory.devices import DeviceType, totals
@@ -97,7 +98,7 @@ class Driver:
     def start(self) -> None:
         """Come up; what was started is stopped again where a later part fails."""
         log.info("effective configuration", extra={"settings": self._settings.model_dump(mode="json")})
-        self._ledger.restore()
+        self._restore()
         try:
             if self._settings.healthcheck_port >= 0:
                 self._probes.start()
@@ -107,6 +108,12 @@ class Driver:
             self.stop()
             raise
         self._scanner.start()
+
+    def _restore(self) -> None:
+        try:
+            self._ledger.restore()
+        except Refusal as refusal:
+            raise CoresliceError(f"can't start: {refusal.detail}") from refusal
 
     def stop(self) -> None:
         """Go down: answer what is in flight, leave no socket; slices and records stay."""
@@ -210,24 +217,45 @@ class Driver:
         return self._plugin.alive
 
     def _scan(self) -> None:
-        """The slow timer: hardware, readiness told when it changes, records of earlier boots. Local but for those."""
+        """The slow timer; whatever fails is tried again at the next turn."""
         while True:
-            if self._hardware.rescan():
-                self._publisher.poke()
-                self._plugin.health_changed()
-            self._tell_findings()
-            self._tell_readiness()
-            self._free_orphans()
+            try:
+                self._look_around()
+            except Refusal as refusal:
+                log.error("the records can't be looked at: %s", refusal.detail)  # noqa: TRY400
+            except Exception:
+                log.exception("a look at the node failed")
             if self._stopping.wait(self._settings.rescan_interval):
                 return
 
+    def _look_around(self) -> None:
+        """Hardware, readiness told when it changes, records that are damaged or of earlier boots."""
+        if self._hardware.rescan():
+            self._publisher.poke()
+            self._plugin.health_changed()
+        self._tell_readiness()
+        self._tell_findings()
+        self._free_orphans()
+
     def _tell_findings(self) -> None:
-        """New ones as Events; the log has them from the scan itself."""
-        now = self._hardware.findings()
+        """New ones as Events; the log has them from whoever found them."""
+        now = [*self._hardware.findings(), *self._damaged_records()]
         for finding in now:
             if finding not in self._found:
                 self._on_node(finding.reason, finding.text)
         self._found = now
+
+    def _damaged_records(self) -> list[Finding]:
+        with self._store.locked():
+            damaged = self._store.damaged()
+        return [
+            Finding(
+                Reason.RECORD_UNREADABLE.code,
+                f"record {bad.path} can't be read ({bad.reason}): what it may hold isn't given to anybody; "
+                f"delete the pod of claim {bad.uid}, or remove the file once nothing of it runs",
+            )
+            for bad in damaged
+        ]
 
     def _tell_readiness(self) -> None:
         """A log line when it has changed; called by whoever may have changed it, from any thread."""

@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,6 +67,7 @@ class Rig:
         self.kubeconfig = self.server.kubeconfig(root / "kubeconfig")
         self.daemon: DriverProcess | None = None
         self._before = 0  # bytes of the log that are of earlier lives
+        self._threads = ThreadPoolExecutor(4)
         self.store.create("nodes", {"metadata": {"name": NODE}})
 
     def _wipe(self, driver: str | None) -> None:
@@ -77,6 +79,8 @@ class Rig:
         """End the daemon by force if it still runs, then the rest."""
         if self.daemon:
             self.daemon.__exit__(None, None, None)
+        self.server.faults.clear()
+        self._threads.shutdown()
         self.kubelet.stop()
         self.server.stop()
 
@@ -185,13 +189,19 @@ class Rig:
         """Names of all devices in them."""
         return [device["name"] for item in self.slices() for device in item["spec"].get("devices") or []]
 
-    def wait_events(self, reason: str) -> list[str]:
-        """Messages of the Events with that reason, once there is one."""
-        return eventually(
-            lambda: [event["message"] for event in self.store.list("events") if event["reason"] == reason],
-            f"an Event {reason}",
-            seen=lambda: (self.store.list("events"), self.process.tail()),
-        )
+    def events(self, reason: str, about: str = "") -> list[Obj]:
+        """Events with that reason, about the object of that UID if one is given."""
+        return [
+            event
+            for event in self.store.list("events")
+            if event["reason"] == reason and about in ("", event["involvedObject"].get("uid"))
+        ]
+
+    def wait_events(self, reason: str, about: str = "") -> list[str]:
+        """Messages of these Events, once there is one."""
+        seen = lambda: (self.store.list("events"), self.process.tail())  # noqa: E731
+        found = eventually(lambda: self.events(reason, about), f"an Event {reason}", seen=seen)
+        return [event["message"] for event in found]
 
     # claims
 
@@ -211,6 +221,18 @@ class Rig:
         """A pod with these claims starts; raises PrepareError with the kubelet's text."""
         prepared = self.kubelet.prepare_pod(pod or f"pod-of-{refs[0].name}", refs)
         return [device for ref in refs for device in prepared[ref.uid]]
+
+    def in_background(self, work: Callable[[], T]) -> Future[T]:
+        """Run it in a thread of its own."""
+        return self._threads.submit(work)
+
+    def tidy(self) -> None:
+        """End every pod and delete every claim."""
+        pods = {pod for each in self.kubelet.claims.held().values() for pod in each}
+        for pod in sorted(pods):
+            self.kubelet.unprepare_pod(pod)
+        for claim in self.store.list("resourceclaims"):
+            self.store.delete("resourceclaims", claim["metadata"]["name"], namespace="default")
 
     def unprepare(self, ref: ClaimRef) -> None:
         """The pod of that claim ends; raises UnprepareError with the kubelet's text."""
