@@ -36,6 +36,8 @@ from dra_driver.settings import Granularity, Settings
 
 log = logging.getLogger(__name__)
 
+PODS_TOLD = 8  # a shared claim may be reserved for 256
+
 
 @dataclass(frozen=True)
 class Readiness:
@@ -84,6 +86,7 @@ class Driver:
         self._stopping = threading.Event()
         self._scanner = threading.Thread(target=self._scan, name="scan", daemon=True)
         self._telling = threading.Lock()
+        self._orphans_reported = False
         self._told: Readiness | None = None
         self._found: Sequence[Finding] = ()
 
@@ -189,14 +192,12 @@ class Driver:
         self._publisher.poke()
 
     def _refused(self, claim: ClaimRef, refusal: Refusal) -> None:
-        involved = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "namespace": claim.namespace,
-            "name": claim.name,
-            "uid": claim.uid,
-        }
-        self._events.warning(involved, refusal.reason.code, str(refusal))
+        """On the claim, and on its pods, where people look; the kubelet's own Event comes beside it."""
+        involved = [("resource.k8s.io/v1", "ResourceClaim", claim.name, claim.uid)]
+        involved += [("v1", "Pod", pod.name, pod.uid) for pod in refusal.pods[:PODS_TOLD]]
+        for version, kind, name, uid in involved:
+            obj = {"apiVersion": version, "kind": kind, "namespace": claim.namespace, "name": name, "uid": uid}
+            self._events.warning(obj, refusal.reason.code, str(refusal))
 
     def _on_node(self, reason: str, text: str) -> None:
         name = self._settings.node_name
@@ -236,6 +237,9 @@ class Driver:
         self._tell_readiness()
         self._tell_findings()
         self._free_orphans()
+        if not self._orphans_reported and self._plugin.confirmed:
+            self._orphans_reported = True
+            reconcile.report_orphans(self._ledger, self._reader, driver=self._settings.driver_name)
 
     def _tell_findings(self) -> None:
         """New ones as Events; the log has them from whoever found them."""

@@ -9,16 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from dra_driver.claims.refusals import Reason, Refusal
+from dra_driver.claims.refusals import PodRef, Reason, Refusal
 from dra_driver.kubelet.types import ClaimRef
-
-
-@dataclass(frozen=True)
-class PodRef:
-    """A pod of the claim's own namespace."""
-
-    name: str
-    uid: str
 
 
 @dataclass(frozen=True)
@@ -44,6 +36,11 @@ class Claim:
     owner: PodRef | None
     users: tuple[PodRef, ...]
     results: tuple[Result, ...]
+
+    @property
+    def pods(self) -> tuple[PodRef, ...]:
+        """Everybody who waits for it: its owner, and those that have it reserved."""
+        return tuple(dict.fromkeys((*([self.owner] if self.owner else []), *self.users)))
 
     @property
     def requests(self) -> frozenset[str]:

@@ -10,10 +10,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from dra_driver.claims.allocation import Claim, PodRef, decode, reserved_pods
+from dra_driver.claims.allocation import Claim, decode, reserved_pods
 from dra_driver.claims.pods import Pod, read_pod
 from dra_driver.claims.records import Record
-from dra_driver.claims.refusals import Reason, Refusal
+from dra_driver.claims.refusals import PodRef, Reason, Refusal
 from dra_driver.claims.sharing import Planned, Planner, PodPlan, met_everywhere, sibling
 from dra_driver.cluster.errors import ApiError, NotFound, Unavailable
 from dra_driver.kubelet.types import ClaimRef
@@ -76,7 +76,8 @@ class Planning:
                 refused[ref.uid] = refusal
         failed = {ref.name: refused[ref.uid] for ref in refs if ref.uid in refused}
         call = _Call(reads, planner, claims, failed, records)
-        return {**refused, **call.own(), **call.shared()}
+        outcomes = {**refused, **call.own(), **call.shared()}
+        return {uid: _told(outcome, claims.get(uid)) for uid, outcome in outcomes.items()}
 
     def users_now(self, claim: ClaimRef) -> frozenset[str]:
         """UIDs of the pods that have a recorded claim reserved now.
@@ -255,3 +256,7 @@ def units(outcomes: Mapping[str, Outcome]) -> list[list[Planned]]:
         if isinstance(outcome, Planned):
             groups.setdefault(outcome.unit, []).append(outcome)
     return list(groups.values())
+
+
+def _told(outcome: Outcome, claim: Claim | None) -> Outcome:
+    return outcome.about(claim.pods) if claim and isinstance(outcome, Refusal) else outcome

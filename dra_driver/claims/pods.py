@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dra_driver.claims.allocation import Items, PodRef
-from dra_driver.claims.refusals import Reason, Refusal
+from dra_driver.claims.allocation import Items
+from dra_driver.claims.refusals import PodRef, Reason, Refusal
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from cdi.errors import InvalidSpecError
 from cdi.models import Spec
 from cdi.read import from_document
 from cdi.validate import check
-from dra_driver.claims.allocation import PodRef, base_name
-from dra_driver.claims.refusals import Reason, Refusal
+from dra_driver.claims.allocation import base_name
+from dra_driver.claims.refusals import PodRef, Reason, Refusal
 from dra_driver.errors import CoresliceError
 from dra_driver.inventory.devices import Device, InventoryError, from_wire, physical_cores
 from dra_driver.kubelet.types import ClaimRef

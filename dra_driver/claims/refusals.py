@@ -4,9 +4,18 @@ A refusal at prepare is a dead end: the kubelet asks again for ever and the sche
 reason says which earlier gate catches it, or why none can, and whether waiting helps.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 
 from dra_driver.errors import CoresliceError
+
+
+@dataclass(frozen=True)
+class PodRef:
+    """A pod of the claim's own namespace."""
+
+    name: str
+    uid: str
 
 
 class Reason(Enum):
@@ -60,10 +69,15 @@ class Refusal(CoresliceError):  # noqa: N818 (a refusal is an answer, not a faul
     No frozen dataclass: a context manager sets the traceback of what passes through it.
     """
 
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(reason, detail)
+    def __init__(self, reason: Reason, detail: str, pods: tuple[PodRef, ...] = ()) -> None:
+        super().__init__(reason, detail, pods)
         self.reason = reason
         self.detail = detail
+        self.pods = pods  # whom to tell beside the kubelet; empty where the claim couldn't be read
+
+    def about(self, pods: tuple[PodRef, ...]) -> "Refusal":
+        """The same, to be told to these pods."""
+        return Refusal(self.reason, self.detail, pods)
 
     def __str__(self) -> str:
         hint = "" if self.reason.retryable else "; the pod has to be deleted and made again once that is changed"

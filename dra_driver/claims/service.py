@@ -48,7 +48,7 @@ class ClaimService:
         hardware: Hardware,
         hooks: Hooks,
         wait: float = 20.0,
-        waiting: int = 4,
+        waiting: int = 128,
         visible_cores_on_chips: bool = False,
     ) -> None:
         self._planning = planning
@@ -109,14 +109,14 @@ class ClaimService:
         return results
 
     def _commit(self, unit: Sequence[Planned], asked: "_Asked") -> Mapping[str, Result]:
-        uids = [planned.claim.ref.uid for planned in unit]
+        claims = {planned.claim.ref.uid: planned.claim for planned in unit}
         try:
             done = self._ledger.commit(unit, lambda ref: self._still_wanted(ref, asked))
         except Refusal as refusal:
-            return dict.fromkeys(uids, refusal)
+            return {uid: refusal.about(claim.pods) for uid, claim in claims.items()}
         if done:
             self._hooks.changed()
-        return {uid: done.get(uid, Prepared()) for uid in uids}
+        return {uid: done.get(uid, Prepared()) for uid in claims}
 
     def _still_wanted(self, ref: ClaimRef, asked: "_Asked") -> None:
         if self._releases.begun_since(asked.arrived, ref.uid):

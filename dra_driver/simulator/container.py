@@ -45,9 +45,7 @@ class ContainerView:
         return dict(self.env).get(name)
 
 
-def see(
-    cdi_ids: Sequence[str], *, cdi_dirs: Sequence[Path], base: Mapping[str, Any] = BASE_SPEC
-) -> ContainerView:
+def see(cdi_ids: Sequence[str], *, cdi_dirs: Sequence[Path], base: Mapping[str, Any] = BASE_SPEC) -> ContainerView:
     """What a container started from `base` with these CDI devices sees.
 
     Raises:
@@ -67,9 +65,7 @@ def see(
     )
 
 
-def _seen(
-    device: Mapping[str, Any], host_paths: Mapping[str, str], rules: Sequence[Mapping[str, Any]]
-) -> SeenNode:
+def _seen(device: Mapping[str, Any], host_paths: Mapping[str, str], rules: Sequence[Mapping[str, Any]]) -> SeenNode:
     numbers = {"type": device["type"], "major": device.get("major", 0), "minor": device.get("minor", 0)}
     return SeenNode(
         path=device["path"],

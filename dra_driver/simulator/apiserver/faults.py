@@ -43,9 +43,7 @@ class Fault:
         if not self.nulls:
             return body
         if isinstance(body, dict):
-            return {
-                k: None if k in self.nulls and isinstance(v, list) else self.spoil(v) for k, v in body.items()
-            }
+            return {k: None if k in self.nulls and isinstance(v, list) else self.spoil(v) for k, v in body.items()}
         return [self.spoil(row) for row in body] if isinstance(body, list) else body
 
 
@@ -65,9 +63,7 @@ class Faults:
         self._lock = threading.Lock()
         self._planted: list[_Planted] = []
 
-    def plant(
-        self, fault: Fault, *, verb: str = "", prefix: str = "/", times: int | None = 1
-    ) -> Callable[[], int]:
+    def plant(self, fault: Fault, *, verb: str = "", prefix: str = "/", times: int | None = 1) -> Callable[[], int]:
         """Apply to the next `times` requests with this verb (any if empty) and path prefix.
 
         Verbs are the API's (get, list, watch, create, update, patch, delete, deletecollection). The result

@@ -95,9 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.api.tokens and (scheme.lower() != "bearer" or token not in self.api.tokens):
             raise Refusal(401, "Unauthorized")
 
-    def _answer(
-        self, path: str, verb: str, target: Target | None, query: Query, body: Body
-    ) -> tuple[int, Body]:
+    def _answer(self, path: str, verb: str, target: Target | None, query: Query, body: Body) -> tuple[int, Body]:
         if path == "/version":
             minor = self.api.store.minor
             return 200, {"major": "1", "minor": str(minor), "gitVersion": f"v1.{minor}.0"}
@@ -109,9 +107,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.api.store.get(target.resource.plural, target.name, target.namespace)
 
     def _create(self, target: Target, query: Query, body: Body) -> Body:
-        return self.api.store.create(
-            target.resource.plural, body, namespace=target.namespace, dry_run=_dry(query)
-        )
+        return self.api.store.create(target.resource.plural, body, namespace=target.namespace, dry_run=_dry(query))
 
     def _update(self, target: Target, query: Query, body: Body) -> Body:
         meta = {**body.get("metadata", {}), "name": target.name}  # the path wins
@@ -126,9 +122,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _list(self, target: Target, query: Query, _body: Body) -> Body:
         fields = self._fields(target, query)
-        rows, version = self.api.store.list_at(
-            target.resource.plural, namespace=target.namespace, fields=fields
-        )
+        rows, version = self.api.store.list_at(target.resource.plural, namespace=target.namespace, fields=fields)
         kind = {"kind": target.resource.kind + "List", "apiVersion": target.resource.api_version}
         return {**kind, "metadata": {"resourceVersion": str(version)}, "items": rows}
 
@@ -170,9 +164,7 @@ class Handler(BaseHTTPRequestHandler):
         for row in listed["items"]:
             meta = row["metadata"]
             try:
-                self.api.store.delete(
-                    target.resource.plural, meta["name"], namespace=meta.get("namespace", "")
-                )
+                self.api.store.delete(target.resource.plural, meta["name"], namespace=meta.get("namespace", ""))
             except Refusal as refusal:
                 if refusal.code != 404:  # noqa: PLR2004 gone meanwhile is what was asked for
                     raise

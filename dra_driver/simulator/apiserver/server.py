@@ -105,9 +105,7 @@ class ApiServer:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*self._tls)
             # The handshake belongs to the connection's own thread, or one bad client would stop all.
-            listener.socket = context.wrap_socket(
-                listener.socket, server_side=True, do_handshake_on_connect=False
-            )
+            listener.socket = context.wrap_socket(listener.socket, server_side=True, do_handshake_on_connect=False)
         self._port = listener.server_address[1]
         self._listener = listener
         self._thread = threading.Thread(

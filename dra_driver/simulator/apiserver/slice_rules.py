@@ -97,9 +97,7 @@ def _sizes(spec: dict[str, Any], minor: int) -> list[str]:
 
 def _immutable(spec: dict[str, Any], stored: dict[str, Any]) -> list[str]:
     return [
-        f"spec.{'.'.join(path)}: field is immutable"
-        for path in _IMMUTABLE
-        if _dig(spec, path) != _dig(stored, path)
+        f"spec.{'.'.join(path)}: field is immutable" for path in _IMMUTABLE if _dig(spec, path) != _dig(stored, path)
     ]
 
 

@@ -84,9 +84,7 @@ class Store:
         if meta.get("generateName") and not meta.get("name"):
             meta["name"] = meta["generateName"][:58] + "".join(choices(_SUFFIX, k=5))  # noqa: S311 a name
         if not meta.get("name"):
-            raise Refusal(
-                422, f"{resource.name}: metadata.name: Required value: name or generateName is required"
-            )
+            raise Refusal(422, f"{resource.name}: metadata.name: Required value: name or generateName is required")
         if resource.status and resource.plural != "nodes":
             new.pop("status", None)
         with self._changed:

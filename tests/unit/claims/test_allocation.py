@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dra_driver.claims.allocation import Claim, PodRef, decode, holds, reserved_pods
-from dra_driver.claims.refusals import Reason, Refusal
+from dra_driver.claims.allocation import Claim, decode, holds, reserved_pods
+from dra_driver.claims.refusals import PodRef, Reason, Refusal
 from dra_driver.kubelet.types import ClaimRef
 from dra_driver.simulator.samples import DRIVER, NAMESPACE, POOL, claim, ref, result
 

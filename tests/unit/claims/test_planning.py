@@ -50,6 +50,13 @@ def test_a_claim_without_devices_of_ours_is_prepared_with_none(plan: Plan, grant
     assert granted(plan(Objects(one), [one])["a"]) == {}
 
 
+def test_a_refusal_knows_the_pods_that_wait_for_the_claim(plan: Plan) -> None:
+    one = claim("a", "core-9-0", users=["p", "q"])
+    outcome = plan(Objects(one), [one])["a"]
+    assert isinstance(outcome, Refusal)
+    assert [pod.name for pod in outcome.pods] == ["p", "q"]
+
+
 def test_a_device_that_the_node_does_not_have(plan: Plan, refused: Refused) -> None:
     one = claim("a", "core-9-0", owner="p")
     assert refused(plan(Objects(one), [one])["a"]) == Reason.UNKNOWN_DEVICE.code

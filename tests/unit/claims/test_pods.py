@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from dra_driver.claims.allocation import PodRef
 from dra_driver.claims.pods import Pod, Use, read_pod
-from dra_driver.claims.refusals import Reason, Refusal
+from dra_driver.claims.refusals import PodRef, Reason, Refusal
 from dra_driver.simulator.samples import pod
 
 P = PodRef("p", "uid-p")

@@ -9,8 +9,8 @@ import pytest
 
 from cdi.models import ContainerEdits, Spec
 from cdi.models import Device as CdiDevice
-from dra_driver.claims.allocation import PodRef
 from dra_driver.claims.records import HeldDevice, Record, encode
+from dra_driver.claims.refusals import PodRef
 from dra_driver.cli.main import main
 from dra_driver.inventory.devices import devices
 from dra_driver.kubelet.types import ClaimRef
