@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dra_driver.claims.hardware import Hardware, Snapshot
-from dra_driver.claims.records import Damaged, HeldDevice, Record
+from dra_driver.claims.records import HeldDevice, Record
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.sharing import Planned
 from dra_driver.claims.specs import SpecDirectory
@@ -108,10 +108,12 @@ class Guard:
                     )
 
     def _check_damaged(self, planned: Planned, device: Device) -> None:
+        """Its CDI file tells what it holds. Only without one may its age clear it: clocks can be set while pods run."""
         for bad in self.store.damaged():
-            if bad.uid == planned.claim.ref.uid or self.boot.before(bad.path):
+            names = self.specs.device_names(bad.uid) or []
+            if bad.uid == planned.claim.ref.uid or (not names and self.boot.before(bad.path)):
                 continue
-            held = self._cores_of_damaged(bad, planned.snapshot)
+            held = _cores_of(names, planned.snapshot)
             if held is None or held & physical_cores(device):
                 what = "nobody knows what it holds" if held is None else f"it may hold {device.name}"
                 raise Refusal(
@@ -120,17 +122,17 @@ class Guard:
                     f" ({bad.reason}) and {what}; delete that claim's pod, or remove the file once nothing runs",
                 )
 
-    def _cores_of_damaged(self, bad: Damaged, snapshot: Snapshot) -> set[Core] | None:
-        """What a damaged record holds, from its claim's CDI file; None when that can't be told."""
-        names = self.specs.device_names(bad.uid)
-        if not names or any(name not in snapshot.devices for name in names):
-            return None
-        return {core for name in names for core in physical_cores(snapshot.devices[name])}
-
 
 def serials(device: Device, snapshot: Snapshot) -> tuple[str, ...]:
     """Of the device's chips, ascending; empty text where unknown."""
     return tuple(chip.serial if (chip := snapshot.machine.chip(index)) else "" for index in device.chips)
+
+
+def _cores_of(names: Sequence[str], snapshot: Snapshot) -> set[Core] | None:
+    """What these devices cover; None when there are none, or one isn't known."""
+    if not names or any(name not in snapshot.devices for name in names):
+        return None
+    return {core for name in names for core in physical_cores(snapshot.devices[name])}
 
 
 def _check_apart(unit: Sequence[Planned]) -> None:

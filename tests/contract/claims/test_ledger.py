@@ -366,6 +366,15 @@ def test_a_damaged_record_of_an_earlier_boot_blocks_nothing(damaged: Node) -> No
     damaged.prepared(CHIP)
 
 
+def test_a_damaged_record_that_only_seems_old_blocks_what_its_cdi_file_names(damaged: Node) -> None:
+    """The clock was set forward after the claim was prepared: the same boot, but it began later by the new time."""
+    put(damaged.machine.proc / "stat", f"btime {int(damaged.record(ONE).stat().st_mtime) + 1000}\n")
+    damaged.start()
+    assert damaged.spec(ONE).exists()
+    assert damaged.refused(CHIP).startswith(Reason.RECORD_UNREADABLE.code)
+    damaged.prepared(TWO)
+
+
 def test_a_damaged_record_is_undone_by_its_uid(damaged: Node) -> None:
     assert damaged.unprepare(ONE) == {"a": ""}
     assert damaged.files() == []
