@@ -121,7 +121,7 @@ class Driver:
     def stop(self) -> None:
         """Go down: answer what is in flight, leave no socket; slices and records stay."""
         self._stopping.set()
-        self._publisher.stop()
+        self._publisher.stop(timeout=1.0)  # a request that hangs would only shorten what the kubelet's calls have
         self._plugin.stop()
         self._probes.stop()
         self._events.stop()

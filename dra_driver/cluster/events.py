@@ -2,7 +2,8 @@
 
 Invariants: reporting never blocks and never raises; the queue is bounded (the newest is dropped when it is
 full); the same report within ten minutes is one Event whose count grows, written at most once a minute.
-Failures are logged and go no further: an Event is an aid, not the work.
+Failures: what gets no answer waits until the server is back; what is refused is logged and dropped, since an Event
+is an aid, not the work.
 """
 
 import logging
@@ -17,8 +18,9 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from dra_driver.cluster.backoff import Backoff
 from dra_driver.cluster.client import Api
-from dra_driver.cluster.errors import ApiError
+from dra_driver.cluster.errors import ApiError, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ class EventRecorder:
         self._sent: OrderedDict[_Report, _Sent] = OrderedDict()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._stopped = False
+        self._ending = threading.Event()
 
     def normal(self, involved: Mapping[str, str], reason: str, message: str) -> None:
         """Report something good. `involved`: apiVersion, kind, name, and namespace and uid if there are any."""
@@ -70,7 +72,7 @@ class EventRecorder:
     def stop(self, timeout: float = 2.0) -> None:
         """Send what is queued, as far as `timeout` seconds allow."""
         with self._lock:
-            self._stopped = True
+            self._ending.set()
             thread = self._thread
         if thread is None:
             return
@@ -85,7 +87,7 @@ class EventRecorder:
             log.error("not a CamelCase reason: %r", reason)
         report = _Report(tuple(sorted(involved.items())), kind, reason, message[:_MESSAGE_LIMIT])
         with self._lock:
-            if self._stopped:
+            if self._ending.is_set():
                 return
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="events", daemon=True)
@@ -98,11 +100,23 @@ class EventRecorder:
     def _run(self) -> None:
         while (report := self._queue.get()) is not None:
             try:
-                self._send(report)
+                self._deliver(report)
             except ApiError as error:
                 log.warning("event %s not recorded: %s", report.reason, error)
             except Exception:
                 log.exception("event %s not recorded", report.reason)
+
+    def _deliver(self, report: _Report) -> None:
+        """Send it as soon as anybody answers: what goes wrong while a node starts is wanted most."""
+        backoff = Backoff(first=0.5, limit=30.0)
+        while True:
+            try:
+                self._send(report)
+            except Unavailable:
+                if self._ending.wait(backoff.next()):
+                    raise
+            else:
+                return
 
     def _send(self, report: _Report) -> None:
         now = time.monotonic()

@@ -115,6 +115,29 @@ def test_a_refused_event_is_logged_and_the_next_one_is_sent(
     assert any("event DeviceHeld not recorded" in row.message for row in caplog.records)
 
 
+def test_what_gets_no_answer_waits_for_the_server(
+    recorder: EventRecorder, server: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    met = server.faults.plant(Fault(cut="before"), verb="create", times=2)
+    recorder.warning(CLAIM, "DeviceHeld", "one")
+    recorder.warning(CLAIM, "DeviceHeld", "two")
+    assert sorted(event["message"] for event in recorded(server, 2)) == ["one", "two"]
+    assert met() == 2
+    assert caplog.records == []
+
+
+def test_stop_doesnt_wait_for_a_server_that_is_down(
+    recorder: EventRecorder, server: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    met = server.faults.plant(Fault(cut="before"), verb="create", times=None)
+    recorder.warning(CLAIM, "DeviceHeld", "one")
+    eventually(met)
+    start = time.monotonic()
+    recorder.stop()
+    assert time.monotonic() - start < 1.0
+    assert any("event DeviceHeld not recorded" in row.message for row in caplog.records)
+
+
 def test_a_refused_event_is_sent_when_it_is_reported_again(recorder: EventRecorder, server: ApiServer) -> None:
     server.faults.plant(Fault(code=500), verb="create")
     recorder.warning(CLAIM, "DeviceHeld", "one")

@@ -49,6 +49,14 @@ def result(device: str, *, driver: str = DRIVER, pool: str = POOL, request: str 
     return {"request": request, "driver": driver, "pool": pool, "device": device}
 
 
+def _parsed(line: str) -> Obj:
+    try:
+        parsed: Obj = json.loads(line)
+    except ValueError as error:
+        raise AssertionError(f"a log line that is no JSON: {line!r}") from error
+    return parsed
+
+
 class Rig:
     """One node: machine, API server, kubelet, and the daemon once it is started. Everything lies under `root`."""
 
@@ -122,7 +130,7 @@ class Rig:
 
     def lines(self) -> list[Obj]:
         """Its log as objects; anything that is no JSON object is an error."""
-        return [json.loads(line) for line in self.log().split("\n")[:-1]]
+        return [_parsed(line) for line in self.log().split("\n")[:-1]]
 
     def said(self, pattern: str) -> list[Obj]:
         """Lines whose message matches."""
