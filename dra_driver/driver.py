@@ -88,6 +88,7 @@ class Driver:
         self._telling = threading.Lock()
         self._orphans_reported = False
         self._told: Readiness | None = None
+        self._minor_told: int | None = None
         self._found: Sequence[Finding] = ()
 
     def run(self, until_the_end: Callable[[], object]) -> None:
@@ -152,11 +153,13 @@ class Driver:
 
     def _build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
         granularity = DeviceType(self._settings.granularity_without_counters.value)
+        layout = slices.Layout(server.minor, server.counters, granularity)
+        self._tell_unused_counters(server, layout)
         return slices.build(
             self._pool,
             list(self._hardware.devices().values()),
             totals(self._hardware.machine()),
-            layout=slices.Layout(server.minor, server.counters, granularity),
+            layout=layout,
             generation=generation,
             held=self._ledger.held(),
             owner=slices.NodeOwner(owner.name, owner.uid),
@@ -186,6 +189,18 @@ class Driver:
             f"their cores apart: {why}; turn the gate on for API server, scheduler, controller manager and kubelet, "
             "or choose what is offered by --granularity-without-counters"
         )
+
+    def _tell_unused_counters(self, server: Server, layout: slices.Layout) -> None:
+        """Once for each version of the server: it would keep counters, but in a layout that isn't built (BC-032)."""
+        minor = server.minor if server.counters and not layout.counted else None
+        if minor is not None and minor != self._minor_told:
+            text = (
+                f"only one granularity ({layout.granularity.value}) is offered here: Kubernetes 1.{minor} takes counters "
+                "beside the devices only, and this release publishes them in slices of their own, as from 1.35 on"
+            )
+            log.warning("%s", text)
+            self._on_node("CountersUnused", text)
+        self._minor_told = minor
 
     def _claims_changed(self) -> None:
         """What is held shapes the slices where counters don't hold, and where hardware has gone."""

@@ -6,6 +6,7 @@ never voids another: it is kept as `Damaged`, and what it may hold is for the ca
 """
 
 import fcntl
+import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from dra_driver.claims.records import Damaged, Record, RecordError, checked_uid, decode, encode
 from dra_driver.claims.refusals import Reason, Refusal
+
+log = logging.getLogger(__name__)
 
 _SUFFIX = ".record"
 _TEMPORARY = ".tmp"
@@ -30,8 +33,7 @@ class RecordStore:
         self._cache: dict[str, tuple[Identity, Record | Damaged]] = {}
         try:
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._lock_file = os.open(directory / "lock", flags, 0o600)
+            self._lock_file = self._opened()
         except OSError as error:
             raise RecordError(
                 f"can't use the state directory {directory}: {error.strerror}; it must be writable and on a disk"
@@ -129,12 +131,32 @@ class RecordStore:
                 os.close(descriptor)
             self._unsynced = False
 
+    def _opened(self) -> int:
+        return os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
     def _take(self) -> None:
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            while not self._is_locked():
+                log.error("the lock in %s was removed while the driver ran: made anew", self._directory)
+                stale, self._lock_file = self._lock_file, self._opened()
+                os.close(stale)
+                fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             self._refresh()
         except OSError as error:
             raise _storage("read", self._directory, error) from error
+
+    def _is_locked(self) -> bool:
+        """Whether the lock is the one that others find: on a file that was removed it excludes nobody.
+
+        A directory that is gone isn't made again: what was held nobody knows, so all is refused until a restart.
+        """
+        held = os.fstat(self._lock_file)
+        try:
+            found = (self._directory / "lock").stat()
+        except FileNotFoundError:
+            return False
+        return (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino)
 
     def _refresh(self) -> None:
         """Look at every file, read those that are others than before. Runs at each lock, so it makes no `Path`."""

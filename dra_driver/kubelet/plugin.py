@@ -181,7 +181,8 @@ class KubeletPlugin:
                 self._publish(RegistrationStatus.CONFIRMED, "")
             else:
                 self._backoff.refused()
-                self._publish(RegistrationStatus.REFUSED, f"the kubelet refused {pair.sockets[1]}: {text}")
+                # Without the path, which is another one at each attempt: the text becomes an Event.
+                self._publish(RegistrationStatus.REFUSED, f"the kubelet refused this driver: {text}")
 
     def _publish(self, status: RegistrationStatus, text: str) -> None:
         state = RegistrationState(status, self._current.sockets[1], text)
@@ -189,7 +190,7 @@ class KubeletPlugin:
             self._state = state
             self._states.put(state)
             level = logging.WARNING if status is RegistrationStatus.REFUSED else logging.INFO
-            _log.log(level, "%s", state)
+            _log.log(level, "%s", state, extra={"socket": str(state.socket)})
         self._wake.set()
 
     def _run(self) -> None:

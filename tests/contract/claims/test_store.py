@@ -114,6 +114,32 @@ def test_another_process_that_holds_the_lock_is_waited_for(held: Node) -> None:
     assert held.record(TWO).exists()
 
 
+@pytest.mark.parametrize("gone", ["lock", "folder"])
+def test_a_lock_that_is_removed_under_the_driver_is_made_anew_and_excludes_another_process(
+    held: Node, gone: str
+) -> None:
+    """Else the next instance locks another file, and each gives the cores that the other has given."""
+    if gone == "lock":
+        (held.state / "lock").unlink()
+    else:
+        shutil.rmtree(held.state)
+        held.state.mkdir()
+    command = [sys.executable, "-c", HOLD_THE_LOCK, str(held.state)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdin
+        assert other.stdout.readline() == "held\n"
+        done = threading.Event()
+        thread = threading.Thread(target=_prepare, args=(held, done))
+        thread.start()
+        assert not done.wait(0.2)
+        assert not held.record(TWO).exists()
+        other.stdin.close()
+        assert done.wait(10)
+        thread.join()
+    assert held.record(TWO).exists()
+
+
 def _prepare(node: Node, done: threading.Event) -> None:
     node.prepared(TWO)
     done.set()

@@ -35,6 +35,17 @@ def test_bc011_refused_registration_is_told_and_tried_again_under_a_new_name(rig
     rig.prepare(rig.core("a"))
 
 
+def test_refused_again_and_again_is_one_event(rig: Rig) -> None:
+    """Each attempt has a path of its own; in the text it would make each another Event, for as long as it lasts."""
+    rig.kubelet.refuse_registrations(REFUSAL)
+    rig.launch()
+    eventually(lambda: len(rig.said("registering again under a new name")) >= 3, "tries", seen=rig.process.tail)
+    rig.wait_events("RegistrationRefused")
+    assert rig.process.stop() == 0, "events that are waiting are sent"
+    assert len(rig.wait_events("RegistrationRefused")) == 1
+    assert len({line["socket"] for line in rig.said("^registration refused")}) >= 3, "the log has the paths"
+
+
 def test_stop_amid_refusals_leaves_nothing(rig: Rig) -> None:
     rig.kubelet.refuse_registrations(REFUSAL)
     rig.launch()
