@@ -195,7 +195,7 @@ class Driver:
         minor = server.minor if server.counters and not layout.counted else None
         if minor is not None and minor != self._minor_told:
             text = (
-                f"only one granularity ({layout.granularity.value}) is offered here: Kubernetes 1.{minor} takes counters "
+                f"only one granularity ({layout.granularity.value}) is offered here: Kubernetes 1.{minor} has counters "
                 "beside the devices only, and this release publishes them in slices of their own, as from 1.35 on"
             )
             log.warning("%s", text)
