@@ -17,6 +17,7 @@ from cdi.errors import WriteError
 from cdi.models import Spec
 
 _MODE = 0o644  # runtimes may run as somebody else; mkstemp gives 0600
+_DIRECTORY_MODE = 0o755
 
 
 def write(spec: Spec, path: Path, *, durable: bool = False) -> bool:
@@ -33,7 +34,7 @@ def write(spec: Spec, path: Path, *, durable: bool = False) -> bool:
     if _content(path) == content:
         return False
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _make_directory(path.parent)
         _replace(path, content, durable=durable)
         if durable:
             _sync_directory(path.parent)
@@ -78,6 +79,13 @@ def _content(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:  # absent, or whatever else: the write will tell
         return None
+
+
+def _make_directory(directory: Path) -> None:
+    """With its mode as it is meant, whatever the umask; one that is there keeps its own."""
+    if not directory.is_dir():
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(_DIRECTORY_MODE)
 
 
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:

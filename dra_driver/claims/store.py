@@ -182,7 +182,9 @@ def _read(uid: str, path: Path) -> Record | Damaged:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
+    """For root alone, whatever the umask: who can alter a record decides who gets a core."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

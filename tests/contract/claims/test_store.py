@@ -88,6 +88,17 @@ def test_one_durable_write_a_claim_and_none_when_it_is_asked_for_again(node: Nod
     assert [len(re.findall(r"\b\w*sync\w*\(", phase)) for phase in phases] == [0, 2, 0, 1]
 
 
+@pytest.mark.parametrize("umask", [0o077, 0o000])
+def test_bc010_records_are_for_root_alone_whatever_the_umask(node: Node, umask: int) -> None:
+    node.api.put(ONE)
+    old = os.umask(umask)
+    try:
+        node.prepared(ONE)
+    finally:
+        os.umask(old)
+    assert node.record(ONE).stat().st_mode & 0o777 == 0o600
+
+
 def test_asked_again_nothing_is_written(held: Node) -> None:
     files = [held.record(ONE), *held.cdi.iterdir()]
     before = [identity(path) for path in files]

@@ -55,13 +55,22 @@ def test_a_damaged_file_is_written_again(tmp_path: Path, spec: Spec) -> None:
     assert read(path) == spec
 
 
-def test_mode_does_not_depend_on_the_umask(tmp_path: Path, spec: Spec) -> None:
-    old = os.umask(0o077)
+@pytest.mark.parametrize("umask", [0o077, 0o000])
+def test_bc010_modes_do_not_depend_on_the_umask(tmp_path: Path, spec: Spec, umask: int) -> None:
+    """A file that everybody may read is of no use in a directory that only root may enter."""
+    old = os.umask(umask)
     try:
-        write(spec, tmp_path / "a.json")
+        write(spec, tmp_path / "cdi/a.json")
     finally:
         os.umask(old)
-    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "cdi/a.json").stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "cdi").stat().st_mode) == 0o755
+
+
+def test_a_directory_that_is_there_keeps_its_mode(tmp_path: Path, spec: Spec) -> None:
+    (tmp_path / "cdi").mkdir(mode=0o700)
+    write(spec, tmp_path / "cdi/a.json")
+    assert stat.S_IMODE((tmp_path / "cdi").stat().st_mode) == 0o700
 
 
 def test_an_invalid_spec_is_refused_and_the_old_file_stays(tmp_path: Path, spec: Spec) -> None:
