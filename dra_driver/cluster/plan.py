@@ -40,6 +40,11 @@ class Plan:
         """Nothing to do: the API holds what is wanted."""
         return not (self.first or self.writes or self.last)
 
+    @property
+    def restores(self) -> bool:
+        """Only missing slices are put back."""
+        return not (self.first or self.last) and all(write.stored is None for write in self.writes)
+
 
 def plan(build: Build, stored: Sequence[Obj], *, same: Same, last_generation: int | None = None) -> Plan:
     """What leads from `stored` (all slices of this driver on this node) to what `build` wants.

@@ -34,6 +34,7 @@ _PASSES = 5  # of read, plan and write in a row before it counts as not settling
 _GATE_POLL = 1.0  # seconds between looks at `may_publish` while it says no; local, and `poke` is faster
 _DEBOUNCE = 0.03  # seconds: a wipe deletes slice by slice
 _LEFT_OUT = 10  # paths that are named
+_LONGEST_ABSENCE = 0.6  # seconds: a kubelet in a crash loop wipes again and again, each time for less than a second
 _BUSY = 15.0  # seconds: writes closer together than this are spaced out, or two writers would race for ever
 
 
@@ -182,7 +183,7 @@ class SlicePublisher:
             if todo.first:
                 self._withdrawing(verdict)
             else:
-                self._space_out()
+                self._space_out(todo)
             try:
                 self._carry_out(todo)
             except _CountersLostError as lost:
@@ -251,12 +252,13 @@ class SlicePublisher:
             left_out=left_out[:_LEFT_OUT],
         )
 
-    def _space_out(self) -> None:
+    def _space_out(self, todo: Plan) -> None:
         """The first change after a quiet time is made at once, those after it with growing distance."""
         if time.monotonic() - self._last_write > _BUSY:
             self._spacing.reset()
         else:
-            self._stop.wait(self._spacing.next())
+            wait = self._spacing.next()
+            self._stop.wait(min(wait, _LONGEST_ABSENCE) if todo.restores else wait)
         self._last_write = time.monotonic()
 
     # the API

@@ -432,6 +432,15 @@ def test_other_fields_that_the_server_drops_are_named_and_cause_no_endless_write
     assert (writes, settled(rig)) == (3, 3)
 
 
+def test_wipes_that_follow_one_another_are_each_made_good_within_a_second(rig: Rig) -> None:
+    """A kubelet in a crash loop."""
+    rig.start().published()
+    for _ in range(8):
+        for item in rig.slices():
+            rig.server.store.delete("resourceslices", item["metadata"]["name"])
+        eventually(lambda: len(rig.slices()) == 3, f"slices back; {rig.state.text}", within=1.0)
+
+
 def test_two_publishers_that_disagree_do_not_race_hot(rig: Rig, kubeconfig: Path) -> None:
     rig.start().published()
     with Api(kubeconfig=kubeconfig) as api:
