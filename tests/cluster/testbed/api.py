@@ -29,6 +29,7 @@ GROUPS = {
 CLUSTER_WIDE = {"nodes", "resourceslices", "deviceclasses", "clusterroles", "clusterrolebindings"}
 KINDS = {
     "Pod": "pods",
+    "ServiceAccount": "serviceaccounts",
     "ResourceClaim": "resourceclaims",
     "ResourceClaimTemplate": "resourceclaimtemplates",
     "ResourceSlice": "resourceslices",

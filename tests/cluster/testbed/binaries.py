@@ -104,6 +104,13 @@ def tools() -> Module:
     )
 
 
+def helm() -> Module:
+    """helm, for tests that install the chart. A module of its own: a node runs without it."""
+    path = "helm.sh/helm/v3"
+    stamp = f"-X {path}/internal/version.version={{version}}"
+    return Module("helm", GO_MODULES / "helm", {"helm": f"{path}/cmd/helm"}, path, ldflags=stamp)
+
+
 def runc() -> Module:
     """runc with seccomp, for which it needs cgo and Debian's libseccomp-dev."""
     path = "github.com/opencontainers/runc"

@@ -1,13 +1,15 @@
 """A running test node: what scenarios do with it and ask of it."""
 
+import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed import binaries
 from testbed.api import KINDS, Api, Object
 from testbed.program import Program
 from testbed.stack import Options, Paths, Stack, bring_up, wait_ready
@@ -65,10 +67,17 @@ class Node:
         return [self.api.create(item) for item in objects]
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> Ran:
-        """kubectl of the node's own version, as administrator. CalledProcessError text on a failure."""
+        """kubectl of the node's own version, as administrator. AssertionError with its text on a failure."""
+        return self._client(self.stack.binaries["kubectl"], arguments, stdin=stdin, check=check)
+
+    def helm(self, *arguments: str, stdin: str | None = None, check: bool = True) -> Ran:
+        """helm, as administrator. AssertionError with its text on a failure."""
+        return self._client(binaries.build(binaries.helm())["helm"], arguments, stdin=stdin, check=check)
+
+    def _client(self, program: Path, arguments: Sequence[str], *, stdin: str | None, check: bool) -> Ran:
         env = {"KUBECONFIG": str(self.paths.kubeconfig("admin")), "HOME": str(self.paths.scratch)}
         done = subprocess.run(
-            [str(self.stack.binaries["kubectl"]), *arguments],
+            [str(program), *arguments],
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -78,7 +87,7 @@ class Node:
             env=env | {"PATH": os.environ["PATH"]},
         )
         if check and done.returncode:
-            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.returncode}: {done.stdout}")
+            raise AssertionError(f"{program.name} {' '.join(arguments)}: {done.returncode}: {done.stdout}")
         return Ran(done.returncode, done.stdout)
 
     def slices(self, driver: str | None = None) -> list[Object]:
@@ -184,6 +193,22 @@ class Node:
         """Delete these objects."""
         for item in objects:
             self.api.delete(KINDS[item["kind"]], item["metadata"]["name"])
+
+    # Images --------------------------------------------------------------------------------
+
+    def load_image(self, archive: Path, *, also: Sequence[str] = ()) -> None:
+        """Give the node the image of an OCI archive, under further references too (no copy is made)."""
+        name = self.stack.ctr("image", "import", str(archive)).split()[0]
+        for reference in also:
+            self.stack.ctr("image", "tag", "--force", name, reference)
+
+    # The API server's audit log ------------------------------------------------------------
+
+    def audit(self, user: str) -> list[Object]:
+        """Every answered request of a user so far, in order; the node must have ``Options(audit=…)``."""
+        lines = self.paths.audit.read_text().split("\n")[:-1]
+        events = (json.loads(line) for line in lines)
+        return [event for event in events if event["user"]["username"] == user and event["stage"] != "RequestReceived"]
 
     # The machine ---------------------------------------------------------------------------
 

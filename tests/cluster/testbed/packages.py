@@ -35,6 +35,8 @@ NEEDED = (
     Package("conntrack", ("/usr/sbin/conntrack",)),
     Package("openssl", ("/usr/bin/openssl",)),
     Package("busybox-static", ("/usr/share/doc/busybox-static",)),
+    Package("buildah", ("/usr/bin/buildah",)),
+    Package("mmdebstrap", ("/usr/bin/mmdebstrap",)),
     Package("podman", ("/usr/bin/podman",)),
     Package("runc", ("/usr/sbin/runc", "/usr/bin/runc")),
 )

@@ -6,12 +6,13 @@ beside it where it is not the obvious one.
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 POD_NETWORK = "10.244.77.0/24"
 SERVICE_NETWORK = "10.96.0.0/16"
+API_SERVICE = "10.96.0.1"  # the service `kubernetes`: always the first address of the range
 
 # Static tokens of a test cluster: user name, groups. The token of a user is "<key>-token".
 USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -84,6 +85,11 @@ state = '{home}/state'
   plugin_path = '{home}/nri'
   plugin_config_path = '{home}/nri.d'
 """
+
+
+def audit_policy(rules: Sequence[Mapping[str, Any]]) -> str:
+    """``--audit-policy-file`` (JSON is YAML)."""
+    return json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": list(rules)}, indent=1)
 
 
 def network(home: Path) -> str:

@@ -4,35 +4,45 @@ etcd and containerd, API server and images, then scheduler, controller manager a
 kubelet: each is started when what it needs answers. The kubelet exits at once when
 the runtime's socket is not there, so order is this module's business. Everything
 listens on the node's own address in its own network namespace, so ports are fixed.
+
+A pod reaches the API as on any cluster, by service address, token and CA: the server
+itself listens on the first address of the service range, which the node has on its
+loopback device. There is no kube-proxy, hence no other Service, and no DNS.
 """
 
 import http.client
 import ssl
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from testbed import binaries, images, settings
-from testbed.api import Api
+from testbed.api import Api, Object
 from testbed.program import Program
 from testbed.sandbox import Sandbox, environment, open_sandbox
 from testbed.waiting import until
 
 NODE_NAME = "node-1"
-PORTS = {"etcd": 2379, "apiserver": 6443, "scheduler": 10259, "controller-manager": 10257, "kubelet": 10248}
+PORTS = {"etcd": 2379, "apiserver": 443, "scheduler": 10259, "controller-manager": 10257, "kubelet": 10248}
 START_SECONDS = 60.0
+# Who asked for what, without bodies: 0.1 MB a minute idle, 2 MB under a churn of pods.
+AUDIT_METADATA: Sequence[Object] = ({"level": "Metadata", "omitStages": ["RequestReceived"]},)
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a node is to be. ``feature_gates`` go to every Kubernetes program."""
+    """How a node is to be. ``feature_gates`` go to every Kubernetes program.
+
+    ``audit``: rules of an audit policy, first match counts, e.g. ``AUDIT_METADATA``; without rules no log.
+    """
 
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     node_role: bool = True
     kubernetes: Path | None = None  # folder of another Kubernetes version's Go module
     detached: bool = False
+    audit: Sequence[Object] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,11 @@ class Paths:
         """One log for each program."""
         return self.scratch / "logs"
 
+    @property
+    def audit(self) -> Path:
+        """The API server's audit log, where there is one."""
+        return self.logs / "audit.log"
+
     def kubeconfig(self, user: str) -> Path:
         """The kubeconfig of one of ``settings.users``."""
         return self.scratch / f"{user}.kubeconfig"
@@ -122,7 +137,13 @@ class Stack:
             what=f"{name} to answer",
             timeout=START_SECONDS,
             seen=lambda: self.programs[name].log_text(last=15),
+            ignore=(OSError, subprocess.CalledProcessError),
         )
+
+    def ctr(self, *arguments: str) -> str:
+        """Ask containerd, in the namespace of the kubelet's containers; CalledProcessError if it refuses."""
+        socket = str(self.paths.containerd / "containerd.sock")
+        return self.sandbox.run(str(self.binaries["ctr"]), "-a", socket, "-n", "k8s.io", *arguments)
 
     def close(self) -> None:
         """End every program and remove what they left."""
@@ -136,7 +157,7 @@ class Stack:
         address = self.sandbox.address
         match name:
             case "containerd":
-                return self._ctr("version")
+                return bool(self.ctr("version"))
             case "etcd" | "kubelet":
                 path = "/health" if name == "etcd" else "/healthz"
                 return status(f"http://{address}:{PORTS[name]}{path}") == 200
@@ -144,11 +165,6 @@ class Stack:
                 path = "/readyz" if name == "apiserver" else "/healthz"
                 token = settings.token("admin") if name == "apiserver" else ""
                 return status(f"https://{address}:{PORTS[name]}{path}", token=token) == 200
-
-    def _ctr(self, *arguments: str) -> bool:
-        socket = str(self.paths.containerd / "containerd.sock")
-        command = self.sandbox.enter(str(self.binaries["ctr"]), "-a", socket, *arguments)
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def status(url: str, *, token: str = "") -> int:
@@ -188,10 +204,11 @@ def bring_up(options: Options) -> Stack:
 
 
 def prepare_files(stack: Stack) -> None:
-    """Every folder, key and configuration file that can be made before anything runs."""
+    """Every folder, key, address and configuration file that can be made before anything runs."""
     paths, address = stack.paths, stack.sandbox.address
     for folder in (paths.kubelet, paths.containerd / "cni.d", paths.cdi, paths.pki, paths.scratch / "etcd"):
         folder.mkdir(parents=True)
+    stack.sandbox.run("ip", "addr", "add", f"{settings.API_SERVICE}/32", "dev", "lo")
     key = str(paths.pki / "sa.key")
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
     texts = {
@@ -204,6 +221,7 @@ def prepare_files(stack: Stack) -> None:
             cni_bin=cni_folder(),
         ),
         paths.containerd / "cni.d" / "10-pods.conflist": settings.network(paths.containerd),
+        paths.scratch / "audit.json": settings.audit_policy(stack.options.audit),
         paths.kubelet / "resolv.conf": "nameserver 127.0.0.1\n",
         paths.kubelet / "config.yaml": settings.kubelet(
             paths.kubelet,
@@ -270,9 +288,11 @@ def etcd_flags(stack: Stack) -> list[str]:
 def apiserver_flags(stack: Stack) -> list[str]:
     """The server makes its own CA and certificate in ``--cert-dir``; both are in one file."""
     address, pki = stack.sandbox.address, stack.paths.pki
+    log = [f"--audit-policy-file={stack.paths.scratch}/audit.json", f"--audit-log-path={stack.paths.audit}"]
     return [
+        *(log if stack.options.audit else []),
         f"--etcd-servers=http://{address}:{PORTS['etcd']}",
-        f"--bind-address={address}",
+        "--bind-address=0.0.0.0",  # the node's address and that of the service
         f"--advertise-address={address}",
         f"--secure-port={PORTS['apiserver']}",
         f"--cert-dir={pki}",
@@ -316,8 +336,7 @@ def start_all(stack: Stack, archives: list[Path]) -> None:
     stack.start("etcd", "containerd")
     stack.programs["apiserver"].start()
     for archive in archives:
-        socket, ctr = str(stack.paths.containerd / "containerd.sock"), str(stack.binaries["ctr"])
-        stack.sandbox.run(ctr, "-a", socket, "-n", "k8s.io", "image", "import", str(archive))
+        stack.ctr("image", "import", str(archive))
     stack.wait("apiserver")
     ca = (stack.paths.pki / "apiserver.crt").read_text()
     for user in settings.users(stack.node_name):
