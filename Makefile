@@ -21,7 +21,7 @@ lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-timing >/dev/null || $(BIN)/lint-imports
+	@$(BIN)/lint-imports >.import_linter.log || { cat .import_linter.log; exit 1; }
 
 proto: $(VENV)/.dev  ## regenerate the gRPC code from proto/
 	$(BIN)/python proto/generate.py
