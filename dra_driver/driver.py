@@ -9,10 +9,12 @@ or refused registration is reported and tried again, and undoing a claim needs n
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dra_driver import coexistence
 from dra_driver.claims import reconcile
 from dra_driver.claims.ledger import Boot, Ledger
 from dra_driver.claims.planning import Planning
@@ -24,6 +26,7 @@ from dra_driver.cluster.client import Api
 from dra_driver.cluster.events import EventRecorder
 from dra_driver.cluster.reads import ClaimReader
 from dra_driver.cluster.slices import Owner, Phase, PublishState, Server, SlicePublisher
+from dra_driver.coexistence import Neighbours
 from dra_driver.errors import CoresliceError
 from dra_driver.hardware import Finding, NodeHardware
 from dra_driver.inventory import slices
@@ -32,6 +35,8 @@ from dra_driver.kubelet.plugin import KubeletPlugin
 from dra_driver.kubelet.probes import ProbeServer
 from dra_driver.kubelet.sockets import prepare_plugin_dir
 from dra_driver.kubelet.types import ClaimRef, DeviceHealth, DeviceState, RegistrationState, RegistrationStatus
+from dra_driver.measured import MeasuredClaims
+from dra_driver.observe.metrics import Labels, Metrics, MetricsServer
 from dra_driver.settings import Granularity, Settings
 
 log = logging.getLogger(__name__)
@@ -55,10 +60,16 @@ class Driver:
         self._pool = slices.Pool(settings.driver_name, settings.node_name)
         self._hardware = NodeHardware(sysfs_root=settings.sysfs_root, proc_root=settings.proc_root)
         self._api = Api(kubeconfig=settings.kubeconfig)
+        self._metrics = Metrics(
+            Labels([kind.value for kind in DeviceType], [reason.code for reason in Reason], coexistence.REASONS),
+            ready=lambda: self.readiness().ready,
+        )
+        self._neighbours = Neighbours(settings, changed=self._neighbours_changed)
         prepare_plugin_dir(settings.kubelet_plugins_dir / settings.driver_name)  # a wrong path isn't made, but told
         self._store = RecordStore(settings.records_dir)
         specs = SpecDirectory(settings.cdi_root, driver=settings.driver_name)
-        self._ledger = Ledger(self._store, specs, self._hardware, Boot.read(settings.proc_root))
+        boot = Boot.read(settings.proc_root)
+        self._ledger = Ledger(self._store, specs, self._hardware, boot, elsewhere=self._neighbours.holders)
         self._reader = ClaimReader(self._api)
         self._events = EventRecorder(self._api, component=settings.driver_name, host=settings.node_name)
         self._publisher = SlicePublisher(
@@ -67,14 +78,16 @@ class Driver:
             node_name=settings.node_name,
             build=self._build,
             may_publish=lambda: self._plugin.confirmed,
+            withhold=self._withhold,
             on_state=self._published,
+            on_publish=lambda done: self._metrics.publish(done=done),
         )
         self._plugin = KubeletPlugin(
             driver_name=settings.driver_name,
             plugins_dir=settings.kubelet_plugins_dir,
             registry_dir=settings.kubelet_registrar_dir,
             instance=settings.pod_uid or secrets.token_hex(4),
-            service=self._claims(),
+            service=MeasuredClaims(self._claims(), self._metrics),
             health=self._health,
             on_registration=self._registered,
         )
@@ -83,13 +96,18 @@ class Driver:
             host=settings.healthcheck_address,
             port=max(settings.healthcheck_port, 0),
         )
+        self._metrics_server = MetricsServer(
+            self._metrics, host=settings.metrics_address, port=max(settings.metrics_port, 0)
+        )
         self._stopping = threading.Event()
         self._scanner = threading.Thread(target=self._scan, name="scan", daemon=True)
         self._telling = threading.Lock()
+        self._finding = threading.Lock()
         self._orphans_reported = False
         self._told: Readiness | None = None
         self._minor_told: int | None = None
         self._found: Sequence[Finding] = ()
+        self._built: Mapping[str, int] = {}  # devices by type in the newest build
 
     def run(self, until_the_end: Callable[[], object]) -> None:
         """Serve until that returns."""
@@ -104,14 +122,21 @@ class Driver:
         log.info("effective configuration", extra={"settings": self._settings.model_dump(mode="json")})
         self._restore()
         try:
-            if self._settings.healthcheck_port >= 0:
-                self._probes.start()
-                log.info("health is served", extra={"port": self._probes.port})
+            self._serve_those_who_look()
+            self._neighbours.start()  # before the first slice
             self._plugin.start()
         except BaseException:
             self.stop()
             raise
         self._scanner.start()
+
+    def _serve_those_who_look(self) -> None:
+        if self._settings.healthcheck_port >= 0:
+            self._probes.start()
+            log.info("health is served", extra={"port": self._probes.port})
+        if self._settings.metrics_port >= 0:
+            self._metrics_server.start()
+            log.info("metrics are served", extra={"port": self._metrics_server.port})
 
     def _restore(self) -> None:
         try:
@@ -124,7 +149,9 @@ class Driver:
         self._stopping.set()
         self._publisher.stop(timeout=1.0)  # a request that hangs would only shorten what the kubelet's calls have
         self._plugin.stop()
+        self._neighbours.stop()
         self._probes.stop()
+        self._metrics_server.stop()
         self._events.stop()
         self._store.close()
         log.info("stopped")
@@ -136,8 +163,6 @@ class Driver:
         if not self._plugin.confirmed:
             return Readiness(ready=False, text=str(self._plugin.state))
         state = self._publisher.state
-        if not self._hardware.machine().chips and state.ready:
-            return Readiness(ready=True, text="no Neuron hardware on this node: nothing to publish")
         return Readiness(ready=state.ready, text=state.text)
 
     def _claims(self) -> ClaimService:
@@ -155,7 +180,7 @@ class Driver:
         granularity = DeviceType(self._settings.granularity_without_counters.value)
         layout = slices.Layout(server.minor, server.counters, granularity)
         self._tell_unused_counters(server, layout)
-        return slices.build(
+        built = slices.build(
             self._pool,
             list(self._hardware.devices().values()),
             totals(self._hardware.machine()),
@@ -164,9 +189,26 @@ class Driver:
             held=self._ledger.held(),
             owner=slices.NodeOwner(owner.name, owner.uid),
         )
+        self._built = _by_type(built)
+        return built
+
+    def _withhold(self, node: dict[str, Any]) -> str:
+        """Why nothing may be published; the Node object was just read."""
+        self._neighbours.node_read(node)
+        self._tell_findings()
+        if not self._hardware.machine().chips and not self._ledger.held():
+            return self._hardware.missing() or "no Neuron hardware on this node"
+        return self._neighbours.withheld()
+
+    def _neighbours_changed(self) -> None:
+        """Somebody else came or went: what that means is decided where slices are made."""
+        self._publisher.poke()
+        self._tell_findings()
 
     def _registered(self, state: RegistrationState) -> None:
+        self._metrics.registered(confirmed=state.status is RegistrationStatus.CONFIRMED)
         if state.status is RegistrationStatus.CONFIRMED:
+            self._neighbours.look_again()  # perhaps it is another kubelet than before
             self._publisher.start()
             self._publisher.poke()
         elif state.status is RegistrationStatus.REFUSED:
@@ -175,6 +217,10 @@ class Driver:
 
     def _published(self, state: PublishState) -> None:
         """What went wrong with publishing is an Event; readiness and log have all of it."""
+        if state.ready:
+            withheld = state.phase is Phase.WITHHELD
+            built = {} if withheld else self._built
+            self._metrics.published(built, withheld=withheld, counters_dropped=state.counters is False)
         if state.counters is False and state.phase is Phase.PUBLISHED:
             self._on_node("CountersDropped", self._without_counters(state.why_no_counters))
         elif state.phase is Phase.FAILED:
@@ -208,6 +254,7 @@ class Driver:
 
     def _refused(self, claim: ClaimRef, refusal: Refusal) -> None:
         """On the claim, and on its pods, where people look; the kubelet's own Event comes beside it."""
+        self._metrics.refused(refusal.reason.code)
         involved = [("resource.k8s.io/v1", "ResourceClaim", claim.name, claim.uid)]
         involved += [("v1", "Pod", pod.name, pod.uid) for pod in refusal.pods[:PODS_TOLD]]
         for version, kind, name, uid in involved:
@@ -258,11 +305,14 @@ class Driver:
 
     def _tell_findings(self) -> None:
         """New ones as Events; the log has them from whoever found them."""
-        now = [*self._hardware.findings(), *self._damaged_records()]
-        for finding in now:
-            if finding not in self._found:
-                self._on_node(finding.reason, finding.text)
-        self._found = now
+        with self._finding:
+            around = self._neighbours.findings()
+            now = [*self._hardware.findings(), *self._damaged_records(), *around]
+            for finding in now:
+                if finding not in self._found:
+                    self._on_node(finding.reason, finding.text)
+            self._found = now
+            self._metrics.conflicts(finding.reason for finding in around)
 
     def _damaged_records(self) -> list[Finding]:
         with self._store.locked():
@@ -288,3 +338,9 @@ class Driver:
         """Records of an earlier boot whose claim has gone: the kubelet may have lost its own state."""
         if reconcile.free_orphans(self._ledger, self._reader, driver=self._settings.driver_name):
             self._claims_changed()
+
+
+def _by_type(built: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+    """Devices of these slices by their published type."""
+    devices = (device for each in built for device in each["spec"].get("devices") or ())
+    return Counter(str(device["attributes"]["type"]["string"]) for device in devices)

@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from dra_driver.errors import SettingsError
 
@@ -24,11 +24,30 @@ class Granularity(StrEnum):
     CORE = "core"
 
 
+class Coexistence(StrEnum):
+    """What to do while another advertises the same chips."""
+
+    REFUSE = "refuse"
+    WARN = "warn"
+    IGNORE = "ignore"
+
+
 class LogFormat(StrEnum):
     """How log lines look."""
 
     JSON = "json"
     TEXT = "text"
+
+
+def _listed(value: Any) -> Any:
+    """Text with commas as a list; the word `none` is the empty one, since empty text means the default."""
+    if not isinstance(value, str):
+        return value
+    names = [name.strip() for name in value.split(",")]
+    return () if names == ["none"] else tuple(filter(None, names))
+
+
+Names = Annotated[tuple[Annotated[str, Field(max_length=253)], ...], BeforeValidator(_listed)]
 
 
 def _setting(default: Any, *, env: str, text: str, **limits: Any) -> Any:
@@ -68,6 +87,38 @@ class Settings(BaseModel):
         51515, env="HEALTHCHECK_PORT", text="TCP port of gRPC health; 0 takes any, -1 none", ge=-1, le=65535
     )
     healthcheck_address: str = _setting("0.0.0.0", env="HEALTHCHECK_ADDRESS", text="address of gRPC health")  # noqa: S104
+    metrics_port: int = _setting(
+        8080, env="METRICS_PORT", text="TCP port of /metrics; 0 takes any, -1 none", ge=-1, le=65535
+    )
+    metrics_address: str = _setting("0.0.0.0", env="METRICS_ADDRESS", text="address of /metrics")  # noqa: S104
+    coexistence: Coexistence = _setting(
+        Coexistence.REFUSE,
+        env="COEXISTENCE",
+        text="while a device plugin or another driver has the same chips: refuse to publish, warn only, or ignore it",
+    )
+    legacy_resource_names: Names = _setting(
+        ("aws.amazon.com/neuron", "aws.amazon.com/neuroncore"),
+        env="LEGACY_RESOURCE_NAMES",
+        text="names under which a device plugin counts the same chips, with commas; none looks for none",
+    )
+    other_drivers: Names = _setting(
+        ("neuron.aws.com",),
+        env="OTHER_DRIVERS",
+        text="DRA drivers that publish the same chips, with commas; none looks for none",
+    )
+    kubelet_device_plugins_dir: Path = _setting(
+        Path("/var/lib/kubelet/device-plugins"),
+        env="KUBELET_DEVICE_PLUGINS_DIRECTORY_PATH",
+        text="the folder in which device plugins register",
+    )
+    pod_resources_socket: Path = _setting(
+        Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        env="POD_RESOURCES_SOCKET",
+        text="where the kubelet tells which container holds what of a device plugin",
+    )
+    assume_cdi: bool = _setting(
+        False, env="ASSUME_CDI", text="publish also where the node's container runtime has CDI off by default"
+    )
     granularity_without_counters: Granularity = _setting(
         Granularity.CHIP,
         env="GRANULARITY_WITHOUT_COUNTERS",
@@ -88,7 +139,16 @@ class Settings(BaseModel):
     )
     log_format: LogFormat = _setting(LogFormat.JSON, env="LOG_FORMAT", text="json or text")
 
-    @field_validator("kubelet_plugins_dir", "kubelet_registrar_dir", "cdi_root", "state_dir", "sysfs_root", "proc_root")
+    @field_validator(
+        "kubelet_plugins_dir",
+        "kubelet_registrar_dir",
+        "kubelet_device_plugins_dir",
+        "pod_resources_socket",
+        "cdi_root",
+        "state_dir",
+        "sysfs_root",
+        "proc_root",
+    )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         if value is not None and not value.is_absolute():
@@ -150,4 +210,6 @@ def _env(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value) or "none"
     return "none" if value in (None, "") else str(value)

@@ -15,7 +15,7 @@ from dra_driver.claims.allocation import Result
 from dra_driver.claims.guard import Boot, Guard, serials
 from dra_driver.claims.hardware import Hardware
 from dra_driver.claims.records import HeldDevice, Record
-from dra_driver.claims.refusals import Refusal
+from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.sharing import Planned
 from dra_driver.claims.specs import SpecDirectory
 from dra_driver.claims.store import RecordStore
@@ -29,7 +29,17 @@ log = logging.getLogger(__name__)
 class Ledger:
     """Records, CDI files and hardware, kept in step."""
 
-    def __init__(self, store: RecordStore, specs: SpecDirectory, hardware: Hardware, boot: Boot) -> None:
+    def __init__(
+        self,
+        store: RecordStore,
+        specs: SpecDirectory,
+        hardware: Hardware,
+        boot: Boot,
+        *,
+        elsewhere: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`elsewhere` tells in words who holds chips of this node beside the records; empty: nobody."""
+        self._elsewhere = elsewhere
         self._store = store
         self._specs = specs
         self._boot = boot
@@ -52,6 +62,7 @@ class Ledger:
             self._guard.check(unit)
             records = [self._record(planned) for planned in unit]
             known = self._store.records()
+            self._check_elsewhere([new for new in records if new.claim.uid not in known])
             self._store.save([new for new in records if not _same(known.get(new.claim.uid), new)])
             for record in records:
                 self._specs.write(record.claim.uid, record.spec)
@@ -108,6 +119,11 @@ class Ledger:
     def held(self) -> dict[str, Mapping[str, Any]]:
         """Devices that records hold, by name, as they were published."""
         return {held.device.name: held.wire for record in self.records() for held in record.devices if not held.admin}
+
+    def _check_elsewhere(self, new: Sequence[Record]) -> None:
+        """A claim may have been allocated before their containers were seen; which chips those have, nobody says."""
+        if new and (held := self._elsewhere()):
+            raise Refusal(Reason.HELD_ELSEWHERE, f"claim {new[0].claim}: {held}")
 
     def _release(self, uid: str) -> bool:
         self._specs.remove(uid)  # first the description, then the reservation

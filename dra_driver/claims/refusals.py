@@ -46,6 +46,7 @@ class Reason(Enum):
     OVERLAP = ("DevicesOverlap", False, "the scheduler's counters; no overlapping devices are published without them")
     SIBLING = ("OtherClaimOfContainer", False, "that of the other claim")
     DEVICE_HELD = ("DeviceHeld", True, "the scheduler; a forced delete goes round it")
+    HELD_ELSEWHERE = ("HeldByDevicePlugin", True, "none: nothing is published then, but the claim was allocated before")
     STILL_IN_USE = ("OldDeviceInUse", True, "none: the claim was allocated anew while its old container runs")
     CHIP_CHANGED = ("ChipChanged", False, "none: the hardware changed under a held name")
     SCAN_OUTDATED = ("ScanOutdated", True, "none: the hardware changed since it was last scanned")

@@ -22,6 +22,11 @@ class Backoff:
         wait = full * random.uniform(0.5, 1.0)  # noqa: S311 jitter
         return max(wait, min(at_least or 0.0, self.limit))
 
+    @property
+    def full(self) -> bool:
+        """Whether the last wait was of the longest kind."""
+        return self.first * 2.0 ** min(self.tries - 1, 30) >= self.limit
+
     def reset(self) -> None:
         """Something worked: start from `first` again."""
         self.tries = 0

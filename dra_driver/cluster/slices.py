@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -47,6 +48,7 @@ class Owner:
 
 
 Build = Callable[[Server, int, Owner], Sequence[Obj]]  # server, generation, owner → slices
+Withhold = Callable[[Obj], str]  # the Node object as just read → why nothing may be published, or empty
 
 
 class _ClosedError(CoresliceError):
@@ -68,11 +70,14 @@ class SlicePublisher:
     """Publishes from a thread of its own, between `start` and `stop`; slices stay when it stops.
 
     `build` gives complete v1 ResourceSlices of one pool with fixed names; equal arguments and an equal node
-    give equal slices. `may_publish` is asked before each write. `on_state` is called on each change, from
-    the publisher's threads: it must not block. Call `poke` when either may answer otherwise than before.
+    give equal slices. `may_publish` is asked before each write. `withhold` is asked before each build: while it gives
+    a reason, all slices are withdrawn. Those of held devices too: with nothing listed no counter can be drawn on, and
+    allocated claims keep what they have. `on_state` is called on each change, `on_publish` after each generation that
+    was written (True) and each attempt that failed, from the publisher's threads: they must not block. Call `poke`
+    when one of them may answer otherwise than before.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- by keyword
         self,
         api: Api,
         *,
@@ -80,14 +85,18 @@ class SlicePublisher:
         node_name: str,
         build: Build,
         may_publish: Callable[[], bool] = lambda: True,
+        withhold: Withhold = lambda _: "",
         on_state: Callable[[PublishState], None] = lambda _: None,
+        on_publish: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._api = api
         self._driver = driver
         self._node = node_name
         self._build = build
         self._may_publish = may_publish
+        self._withhold = withhold
         self._on_state = on_state
+        self._on_publish = on_publish
         self._state = PublishState()
         self._state_lock = threading.Lock()
         self._verdict: Verdict | None = None
@@ -159,40 +168,71 @@ class SlicePublisher:
                 self._report(phase=Phase.BLOCKED, reason=str(closed))
             return _GATE_POLL if closed.local else self._backoff.next()
         except ApiError as error:
-            self._report(phase=Phase.FAILED, reason=str(error))
-            return self._backoff.next(error.retry_after)
+            return self._failed(str(error), error.retry_after)
         except CoresliceError as error:
-            self._report(phase=Phase.FAILED, reason=str(error))
-            return self._backoff.next()
+            return self._failed(str(error))
         except Exception as error:
             log.exception("publishing failed unexpectedly")
-            self._report(phase=Phase.FAILED, reason=f"unexpected {type(error).__name__}: {error}")
-            return self._backoff.next()
+            return self._failed(f"unexpected {type(error).__name__}: {error}")
         self._backoff.reset()
         return None
+
+    def _failed(self, reason: str, at_least: float | None = None) -> float:
+        self._report(phase=Phase.FAILED, reason=reason)
+        self._on_publish(False)
+        return self._backoff.next(at_least)
 
     def _reconcile(self) -> None:
         """Until a read shows that there is nothing left to do."""
         for _ in range(_PASSES):
             self._check_gate()
-            owner, verdict = self._owner(), self._examined()
-            todo = self._plan(verdict.server, owner)
-            if todo.settled:
-                self._settled(todo, verdict)
+            node = self._read_node()
+            why = self._withhold(node)
+            step = self._to_withhold(why) if why else self._to_publish(node)
+            if step is None:
                 return
-            if todo.first:
-                self._withdrawing(verdict)
-            else:
-                self._space_out(todo)
             try:
-                self._carry_out(todo)
-            except _CountersLostError as lost:
-                self._verdict = Verdict(replace(verdict.server, counters=False), str(lost))
-                self._withdrawing(self._verdict)
-                self._carry_out(withdrawal(self._list()))
+                step()
             except (Conflict, NotFound) as error:  # somebody was faster, such as a kubelet that wipes
                 log.info("reading the slices again", extra={"why": str(error)})
         raise CoresliceError("the slices don't settle: something else changes them too")
+
+    def _to_publish(self, node: Obj) -> Callable[[], None] | None:
+        """The next step towards what is wanted; None when the API holds it."""
+        owner, verdict = Owner(self._node, str(node["metadata"]["uid"])), self._examined()
+        todo = self._plan(verdict.server, owner)
+        if todo.settled:
+            self._settled(todo, verdict)
+            return None
+        return partial(self._publish, todo, verdict)
+
+    def _publish(self, todo: Plan, verdict: Verdict) -> None:
+        if todo.first:
+            self._withdrawing(verdict)
+        else:
+            self._space_out(todo)
+        try:
+            self._carry_out(todo)
+        except _CountersLostError as lost:
+            self._verdict = Verdict(replace(verdict.server, counters=False), str(lost))
+            self._withdrawing(self._verdict)
+            self._carry_out(withdrawal(self._list()))
+            return
+        if todo.writes:
+            self._on_publish(True)
+
+    def _to_withhold(self, why: str) -> Callable[[], None] | None:
+        """The next step towards no slices at all; None when there are none."""
+        stored = self._list()
+        if stored:
+            return partial(self._withdraw, why, stored)
+        unknown = {"generation": None, "slices": 0, "counters": None, "why_no_counters": "", "left_out": ()}
+        self._report(phase=Phase.WITHHELD, reason=why, **unknown)
+        return None
+
+    def _withdraw(self, why: str, stored: Sequence[Obj]) -> None:
+        self._report(phase=Phase.WITHDRAWN, reason=why)
+        self._carry_out(withdrawal(stored))
 
     def _check_gate(self) -> None:
         if self._stop.is_set():
@@ -200,12 +240,11 @@ class SlicePublisher:
         if not self._may_publish():
             raise _ClosedError("the kubelet hasn't confirmed this driver's registration")
 
-    def _owner(self) -> Owner:
+    def _read_node(self) -> Obj:
         try:
-            node = self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
+            return self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
         except NotFound as error:
             raise _ClosedError(f"no Node object named {self._node!r} yet ({error})", local=False) from error
-        return Owner(self._node, str(node["metadata"]["uid"]))
 
     def _examined(self) -> Verdict:
         if self._verdict is None or self._untried.is_set():

@@ -10,6 +10,7 @@ class Phase(StrEnum):
     STARTING = "starting"
     BLOCKED = "blocked"  # waits for the kubelet's confirmation or for the Node object
     WITHDRAWN = "withdrawn"  # taken back, since it isn't safe to leave; about to be published anew
+    WITHHELD = "withheld"  # nothing is published, on purpose
     FAILED = "failed"
     PUBLISHED = "published"
 
@@ -35,7 +36,7 @@ class PublishState:
     @property
     def ready(self) -> bool:
         """The wanted slices were read back from the API (also if none are wanted)."""
-        return self.phase is Phase.PUBLISHED
+        return self.phase in (Phase.PUBLISHED, Phase.WITHHELD)
 
     @property
     def text(self) -> str:

@@ -41,6 +41,11 @@ def registration_pattern(driver: str) -> re.Pattern[str]:
     return re.compile(rf"\.?(?:{parts})-{_INSTANCE}-reg\.sock")
 
 
+def any_registration_pattern(driver: str) -> re.Pattern[str]:
+    """Matches file names of registration sockets of any driver of that name, whoever made it."""
+    return re.compile(rf"{re.escape(driver)}(?:-{_INSTANCE})?-reg\.sock")
+
+
 def dra_pattern() -> re.Pattern[str]:
     """Matches file names of DRA sockets of any instance; the folder belongs to one driver."""
     return re.compile(rf"\.?dra-{_INSTANCE}\.sock")

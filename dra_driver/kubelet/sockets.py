@@ -108,6 +108,20 @@ def remove_dead(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
     return found
 
 
+def live(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """Sockets of that name pattern on which somebody listens, or of which it can't be told.
+
+    A folder that isn't there has none; raises KubeletError where it can't be read.
+    """
+    try:
+        found = [path for path in sorted(folder.iterdir()) if pattern.fullmatch(path.name)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise KubeletError(f"can't look for sockets in {folder}: {error.strerror}") from error
+    return [path for path in found if _identity(path) is not None and not _is_dead(path)]
+
+
 def _is_dead(path: Path) -> bool:
     if _identity(path) is None:
         return False

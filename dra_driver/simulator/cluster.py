@@ -58,6 +58,11 @@ class NodePaths:
         return self.root / "dp"
 
     @property
+    def pod_resources(self) -> Path:
+        """Where the kubelet tells which container holds what."""
+        return self.root / "pr"
+
+    @property
     def cdi(self) -> Path:
         """`--cdi-root`."""
         return self.root / "cdi"
@@ -78,6 +83,7 @@ class Cluster:
             plugins_dir=self.paths.plugins,
             registry_dir=self.paths.registry,
             device_plugins_dir=self.paths.device_plugins,
+            pod_resources_dir=self.paths.pod_resources,
             wipe_slices=self._wipe_slices,
             timing=timing,
         )

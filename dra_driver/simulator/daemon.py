@@ -47,6 +47,9 @@ class DriverProcess:
             *("--kubelet-plugins-dir", str(paths.plugins), "--kubelet-registrar-dir", str(paths.registry)),
             *("--cdi-root", str(paths.cdi), "--kubeconfig", str(kubeconfig)),
             *("--sysfs-root", str(machine.sysfs), "--proc-root", str(machine.proc)),
+            *("--kubelet-device-plugins-dir", str(paths.device_plugins)),
+            *("--pod-resources-socket", str(paths.pod_resources / "kubelet.sock")),
+            *("--metrics-port", "0", "--metrics-address", "127.0.0.1"),
             *("--healthcheck-port", "0", "--healthcheck-address", "127.0.0.1"),
             *extra,
         ]

@@ -13,6 +13,7 @@ from dra_driver.simulator.kubelet_claims import ClaimManager, PrepareError, Unpr
 from dra_driver.simulator.kubelet_devices import Allocation, AllocationError, DeviceManager
 from dra_driver.simulator.kubelet_health import HealthCache
 from dra_driver.simulator.kubelet_plugins import PluginManager, Timing
+from dra_driver.simulator.kubelet_pod_resources import PodResources
 
 __all__ = ["AllocationError", "FakeKubelet", "PrepareError", "Timing", "UnprepareError"]
 
@@ -20,8 +21,9 @@ __all__ = ["AllocationError", "FakeKubelet", "PrepareError", "Timing", "Unprepar
 class FakeKubelet:
     """One kubelet. The folders are made as the real one makes them, 0750, when the object is.
 
-    `wipe_slices` gets a driver's name when its slices on this node have to go, None for those of all drivers;
-    it may be called from any thread, and is called again when it raises.
+    `pod_resources_dir` has the podresources socket, if one is wanted. `wipe_slices` gets a driver's name when its
+    slices on this node have to go, None for those of all drivers; it may be called from any thread, and is called
+    again when it raises.
     """
 
     def __init__(
@@ -30,10 +32,11 @@ class FakeKubelet:
         plugins_dir: Path,
         registry_dir: Path,
         device_plugins_dir: Path,
+        pod_resources_dir: Path | None = None,
         wipe_slices: Callable[[str | None], None] = lambda _: None,
         timing: Timing | None = None,
     ) -> None:
-        for folder in (plugins_dir, registry_dir, device_plugins_dir):
+        for folder in filter(None, (plugins_dir, registry_dir, device_plugins_dir, pod_resources_dir)):
             folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._registry_dir = registry_dir
         self._device_plugins_dir = device_plugins_dir
@@ -43,6 +46,8 @@ class FakeKubelet:
         self.claims = ClaimManager()
         self.plugins = self._plugin_manager()
         self.devices = DeviceManager(device_plugins_dir)
+        self._pod_resources_dir = pod_resources_dir
+        self._pod_resources: PodResources | None = None
 
     def _plugin_manager(self) -> PluginManager:
         return PluginManager(self._registry_dir, wipe=self._wipe_slices, timing=self._timing, health=self.health)
@@ -50,11 +55,16 @@ class FakeKubelet:
     def start(self) -> None:
         """Wipe the node's slices, find the plugins that are there already, and go on looking."""
         self.devices.start()
+        if self._pod_resources_dir:
+            self._pod_resources = PodResources(self._pod_resources_dir, self.devices)
+            self._pod_resources.start()
         self.plugins.start()
 
     def stop(self) -> None:
         """Hang up on everybody without a word, as a kubelet that is stopped does."""
         self.plugins.stop()
+        if self._pod_resources:
+            self._pod_resources.stop()
         self.devices.stop()
 
     def restart(self) -> None:
@@ -110,9 +120,9 @@ class FakeKubelet:
         """Healthy devices of device plugins by resource name, as in the node's status."""
         return self.devices.allocatable()
 
-    def allocate(self, resource: str, count: int) -> Allocation:
+    def allocate(self, resource: str, count: int, *, pod: str = "a-pod") -> Allocation:
         """Admit one container that asks for `count` of a resource; raises AllocationError."""
-        return self.devices.allocate(resource, count)
+        return self.devices.allocate(resource, count, pod=pod)
 
     def free(self, allocation: Allocation) -> None:
         """That container has ended."""

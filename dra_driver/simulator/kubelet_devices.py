@@ -51,6 +51,7 @@ class Allocation:
     envs: dict[str, str]
     devices: tuple[DeviceNode, ...]
     cdi_devices: tuple[str, ...]
+    pod: str
 
 
 @dataclass(eq=False)
@@ -84,6 +85,7 @@ class DeviceManager(pb_grpc.RegistrationServicer):
         self._socket = folder / SOCKET
         self._condition = threading.Condition()
         self._endpoints: dict[str, _Endpoint] = {}
+        self._held: list[Allocation] = []
         self._streams: list[threading.Thread] = []
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="kubelet-devices")
         self._server = grpc.server(self._pool)
@@ -160,7 +162,17 @@ class DeviceManager(pb_grpc.RegistrationServicer):
         with self._condition:
             return self._condition.wait_for(condition, timeout)
 
-    def allocate(self, resource: str, count: int) -> Allocation:
+    def offered(self) -> dict[str, list[str]]:
+        """Ids of the healthy devices by resource name."""
+        with self._condition:
+            return {name: endpoint.healthy() for name, endpoint in self._endpoints.items()}
+
+    def held(self) -> list[Allocation]:
+        """What containers have, whether or not the plugin is still there."""
+        with self._condition:
+            return list(self._held)
+
+    def allocate(self, resource: str, count: int, *, pod: str = "a-pod") -> Allocation:
         """Allocate for one container; raises AllocationError."""
         with self._condition:
             endpoint = self._endpoints.get(resource)
@@ -170,7 +182,7 @@ class DeviceManager(pb_grpc.RegistrationServicer):
                 f"requested number of devices unavailable for {resource}. Requested: {count}, Available: {len(free)}"
             )
         try:
-            return self._allocate(endpoint, self._choose(endpoint, free, count))
+            return self._allocate(endpoint, self._choose(endpoint, free, count), pod)
         except grpc.RpcError as error:
             raise AllocationError(f"device plugin for {resource} failed: {error}") from error
 
@@ -185,24 +197,28 @@ class DeviceManager(pb_grpc.RegistrationServicer):
         rest = [device for device in free if device not in preferred]
         return [*preferred, *rest][:count]
 
-    def _allocate(self, endpoint: _Endpoint, ids: Sequence[str]) -> Allocation:
+    def _allocate(self, endpoint: _Endpoint, ids: Sequence[str], pod: str) -> Allocation:
         asked = pb.ContainerAllocateRequest(devices_ids=ids)
         answer = endpoint.plugin.Allocate(pb.AllocateRequest(container_requests=[asked]), timeout=_CALL)
         if endpoint.options.pre_start_required:
             endpoint.plugin.PreStartContainer(pb.PreStartContainerRequest(devices_ids=ids), timeout=_CALL)
-        with self._condition:
-            endpoint.allocated |= set(ids)
         response = answer.container_responses[0]
-        return Allocation(
+        allocation = Allocation(
             resource=endpoint.resource,
             ids=tuple(ids),
             envs=dict(response.envs),
             devices=tuple(DeviceNode(d.host_path, d.container_path, d.permissions) for d in response.devices),
             cdi_devices=tuple(device.name for device in response.cdi_devices),
+            pod=pod,
         )
+        with self._condition:
+            endpoint.allocated |= set(ids)
+            self._held.append(allocation)
+        return allocation
 
     def free(self, allocation: Allocation) -> None:
         """Take back what a container that has ended had; the plugin doesn't hear of it."""
         with self._condition:
             self._endpoints[allocation.resource].allocated -= set(allocation.ids)
+            self._held.remove(allocation)
             self._condition.notify_all()

@@ -162,7 +162,7 @@ class Node:
             for container in containers(pod.pod):
                 for resource, amount in extended_resources.asked(container).items():
                     if amount and (container["name"], resource) not in by_claim:
-                        allocation = self._kubelet.allocate(resource, amount)
+                        allocation = self._kubelet.allocate(resource, amount, pod=pod.pod["metadata"]["name"])
                         pod.allocations.append(allocation)
                         pod.views[container["name"]] = self._plus(
                             pod.views.get(container["name"], ContainerView((), ())), allocation

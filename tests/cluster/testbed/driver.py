@@ -67,6 +67,7 @@ class Driver:
             "kubeconfig": self.kubeconfig,
             "healthcheck-port": port,
             "healthcheck-address": address,
+            "metrics-port": -1,  # several drivers share the sandbox's network
         }
         coreslice = str(Path(sys.executable).with_name("coreslice"))
         return [coreslice, "driver", *(f"--{key}={value}" for key, value in flags.items())]

@@ -66,6 +66,7 @@ class Node:
         self.cdi = root / "cdi"
         self.refusals: list[tuple[str, str]] = []
         self.changes = 0
+        self.elsewhere = ""  # who holds chips beside the records
         self._stores: list[RecordStore] = []
         self.start()
 
@@ -75,7 +76,8 @@ class Node:
         self.store = RecordStore(self.state)
         self._stores.append(self.store)
         specs = SpecDirectory(self.cdi, driver=DRIVER)
-        self.ledger = Ledger(self.store, specs, self.hardware, Boot.read(self.machine.proc))
+        boot = Boot.read(self.machine.proc)
+        self.ledger = Ledger(self.store, specs, self.hardware, boot, elsewhere=lambda: self.elsewhere)
         self.ledger.restore()
         self.service = ClaimService(
             planning=Planning(self.api, DRIVER, POOL),

@@ -496,3 +496,27 @@ def test_after_undoing_no_runtime_resolves_the_device(held: Node) -> None:
     held.unprepare(ONE)
     with pytest.raises(UnresolvableError):
         held.see(answer)
+
+
+# Chips that a device plugin's containers hold
+
+
+def test_bc105_a_claim_that_is_new_waits_for_containers_of_a_device_plugin(held: Node) -> None:
+    """It may have been allocated before they were seen; which chips they have, nobody can say."""
+    held.elsewhere = "containers that a device plugin served still hold chips: default/old"
+    why = held.refused(TWO)
+    assert why.startswith(Reason.HELD_ELSEWHERE.code)
+    assert "default/b" in why
+    assert "default/old" in why
+    assert not held.record(TWO).exists()
+    assert not held.spec(TWO).exists()
+    held.elsewhere = ""
+    held.prepared(TWO)
+
+
+def test_bc105_a_claim_that_is_prepared_stays_so_beside_them(held: Node) -> None:
+    held.elsewhere = "containers that a device plugin served still hold chips: default/old"
+    before = held.files()
+    held.prepared(ONE)
+    assert held.files() == before
+    assert held.unprepare(ONE) == {"a": ""}

@@ -69,6 +69,7 @@ class Rig:
             plugins_dir=self.paths.plugins,
             registry_dir=self.paths.registry,
             device_plugins_dir=self.paths.device_plugins,
+            pod_resources_dir=self.paths.pod_resources,
             wipe_slices=self._wipe,
             timing=Timing(tick=0.02, health_retry=0.2),
         )

@@ -33,6 +33,7 @@ class Place:
             "proc-root": machine.proc,
             "kubeconfig": server.kubeconfig(root / "kubeconfig"),
             "healthcheck-port": 0,
+            "metrics-port": 0,
         }
 
     def run(self, changed: dict[str, object | None], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -76,6 +77,12 @@ WRONG: Sequence[tuple[dict[str, object | None], dict[str, str], list[str]]] = [
     ({"state-dir": "state"}, {}, ["--state-dir", "'state'", "must be an absolute path"]),
     ({"healthcheck-port": "70000"}, {}, ["--healthcheck-port", "'70000'", "less than or equal to 65535"]),
     ({"healthcheck-port": None}, {"HEALTHCHECK_PORT": "http"}, ["HEALTHCHECK_PORT", "'http'", "valid integer"]),
+    ({"metrics-port": "-2"}, {}, ["--metrics-port", "'-2'", "greater than or equal to -1"]),
+    ({"coexistence": "maybe"}, {}, ["--coexistence", "'maybe'", "'refuse', 'warn' or 'ignore'"]),
+    ({"assume-cdi": "containerd"}, {}, ["--assume-cdi", "'containerd'", "valid boolean"]),
+    ({"pod-resources-socket": "kubelet.sock"}, {}, ["--pod-resources-socket", "must be an absolute path"]),
+    ({"kubelet-device-plugins-dir": "dp"}, {}, ["--kubelet-device-plugins-dir", "must be an absolute path"]),
+    ({"other-drivers": None}, {"OTHER_DRIVERS": "d" * 254}, ["OTHER_DRIVERS", "at most 253 characters"]),
     ({"granularity-without-counters": "half"}, {}, ["--granularity-without-counters", "'half'", "'chip' or 'core'"]),
     ({"prepare-wait": "45"}, {}, ["--prepare-wait", "'45'", "less than or equal to 35"]),
     ({"prepare-wait": "nan"}, {}, ["--prepare-wait", "'nan'"]),
@@ -140,10 +147,11 @@ def test_folder_that_isnt_there(place: Place, changed: dict[str, object | None],
     assert not Path("/nonexistent").exists(), "a wrong path isn't made"
 
 
-def test_port_that_is_taken(place: Place) -> None:
+@pytest.mark.parametrize("service", ["healthcheck", "metrics"])
+def test_port_that_is_taken(place: Place, service: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = place.run({"healthcheck-port": port, "healthcheck-address": "127.0.0.1"}, {})
+        done = place.run({f"{service}-port": port, f"{service}-address": "127.0.0.1"}, {})
     line = last_line(done)
     assert f"127.0.0.1:{port}" in line
     assert "is the port taken?" in line
