@@ -3,6 +3,7 @@
     python tests/cluster/node.py check      whether this machine can; if not, why not (exit status 1)
     python tests/cluster/node.py packages   install the Debian packages it needs
     python tests/cluster/node.py build      build its programs into the cache
+    python tests/cluster/node.py image      build helm and the driver's image; prints the archive's path
     python tests/cluster/node.py up         node, driver on a simulated trn1.2xlarge, device classes
     python tests/cluster/node.py down       end and remove all of it
 
@@ -15,7 +16,7 @@ import logging
 import sys
 from pathlib import Path
 
-from testbed import binaries, images, packages, sandbox
+from testbed import binaries, driver_image, images, packages, sandbox
 from testbed.driver import Driver
 from testbed.node import Node
 from testbed.stack import Options
@@ -98,7 +99,7 @@ def down() -> None:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("check", "packages", "build", "up", "down"))
+    parser.add_argument("action", choices=("check", "packages", "build", "image", "up", "down"))
     parser.add_argument("--machine", default="trn1.2xlarge", help="EC2 size to simulate")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -111,6 +112,9 @@ def main() -> None:
             packages.install()
         case "build":
             build()
+        case "image":
+            binaries.build(binaries.helm())
+            print(driver_image.build())
         case "up":
             packages.install()
             up(arguments.machine)

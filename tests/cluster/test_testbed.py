@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from testbed import binaries, images, objects, packages, settings
+from testbed import binaries, driver_image, images, objects, packages, settings
 from testbed.node import parse_view, shown
 from testbed.proxy import Fault
 
@@ -107,6 +107,66 @@ def test_fault_takes_only_what_it_names_and_only_so_often() -> None:
     assert not fault.takes("PUT", "/apis/x/resourceclaims/b")
     assert fault.takes("GET", "/apis/x/resourceclaims/b")
     assert not fault.takes("GET", "/apis/x/resourceclaims/b")
+
+
+def test_version_is_stamped_into_helm() -> None:
+    module = binaries.helm()
+    assert module.version in " ".join(module.flags())
+
+
+def a_tree(folder: Path) -> Path:
+    for name in ("LICENSE", ".containerignore", "requirements/daemon.txt", "deploy/image/Containerfile", "cdi/a.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def key(tree: Path) -> str:
+    return driver_image.fingerprint(driver_image.ingredients(tree))
+
+
+@pytest.mark.parametrize("changed", ["cdi/a.py", "requirements/daemon.txt", "deploy/image/Containerfile", "cdi/new.py"])
+def test_image_is_keyed_by_what_goes_into_it(tmp_path: Path, changed: str) -> None:
+    tree = a_tree(tmp_path)
+    before = key(tree)
+    (tree / changed).write_text("changed")
+    assert key(tree) != before
+
+
+def test_image_is_not_keyed_by_what_does_not(tmp_path: Path) -> None:
+    tree = a_tree(tmp_path)
+    before = key(tree)
+    for name in ("README.md", "requirements/dev.txt", "cdi/__pycache__/a.cpython-311.pyc"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("changed")
+    assert key(tree) == before
+
+
+def test_fingerprint_tells_parts_apart() -> None:
+    assert driver_image.fingerprint([b"ab", b"c"]) != driver_image.fingerprint([b"a", b"bc"])
+
+
+def test_nothing_is_left_of_what_could_not_be_made(tmp_path: Path) -> None:
+    def fails(path: Path) -> None:
+        path.write_text("half")
+        raise RuntimeError("no space")
+
+    with pytest.raises(RuntimeError, match="no space"):
+        driver_image.made(tmp_path / "x.tar", fails)
+    assert [path.name for path in tmp_path.iterdir()] == [".x.tar.lock"]
+    driver_image.made(tmp_path / "x.tar", lambda path: path.write_text("whole"))
+    driver_image.made(tmp_path / "x.tar", fails)
+    assert (tmp_path / "x.tar").read_text() == "whole"
+
+
+def test_a_command_that_fails_says_what_it_said() -> None:
+    with pytest.raises(RuntimeError, match=r"exit status 2[\s\S]*No such file"):
+        driver_image.run(["ls", "/nowhere/at/all"])
+
+
+def test_audit_policy_has_the_rules_in_order() -> None:
+    rules = [{"level": "Request", "users": ["a"]}, {"level": "None"}]
+    assert json.loads(settings.audit_policy(rules))["rules"] == rules
 
 
 def test_package_is_there_if_a_proof_of_it_is(tmp_path: Path) -> None:

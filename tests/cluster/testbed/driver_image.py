@@ -10,6 +10,7 @@ import hashlib
 import logging
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -71,16 +73,26 @@ BUILD = Base("build", BUILD_PACKAGES)
 RUN = Base("run", RUN_PACKAGES, NOT_IN_RUN)
 
 
+@cache
 def build() -> Path:
-    """The OCI archive of the image, from the cache if it is there; ``REFERENCE`` is its name."""
-    target = cache_root() / f"driver-image-{fingerprint(ingredients())}.tar"
-    archive = made(target, build_to)
+    """The OCI archive of the image, from the cache if it is there; ``REFERENCE`` is its name.
+
+    Of the tree as it is now: what is edited during the build is in the next one.
+    """
+    with TemporaryDirectory(prefix=".context-", dir=cache_root()) as folder:
+        context = Path(folder)
+        for source in sources(TREE):
+            target = context / source.relative_to(TREE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+        name = f"driver-image-{fingerprint(ingredients(context))}.tar"
+        archive = made(cache_root() / name, lambda path: build_to(path, context))
     for old in sorted(cache_root().glob("driver-image-*.tar"), key=lambda path: path.stat().st_mtime)[:-KEPT_ARCHIVES]:
         old.unlink(missing_ok=True)
     return archive
 
 
-def build_to(target: Path) -> None:
+def build_to(target: Path, context: Path) -> None:
     """Build it with buildah and save it."""
     bases = {"BUILD_BASE": BUILD.archive(), "BASE": RUN.archive()}
     found = wheels(python_of(bases["BASE"]))
@@ -91,7 +103,7 @@ def build_to(target: Path) -> None:
             *("bud", "--quiet", "--isolation=chroot", "--pull-never", f"--volume={found}:/wheels:ro"),
             *(f"--build-arg={name}=localhost/{name.lower()}" for name in bases),
             *("--build-arg=PYTHON=/usr/bin/python3", "--build-arg=PIP_ARGS=--no-index --find-links /wheels"),
-            *(f"--file={TREE / RECIPE}", f"--tag={REFERENCE}", str(TREE)),
+            *(f"--file={context / RECIPE}", f"--tag={REFERENCE}", str(context)),
         )
         buildah("push", "--quiet", REFERENCE, f"oci-archive:{target}:{REFERENCE}")
 
@@ -121,23 +133,23 @@ class Buildah:
         self("commit", "--quiet", "--rm", container, name)
 
 
-def ingredients() -> Iterator[bytes]:
+def ingredients(context: Path) -> Iterator[bytes]:
     """All that decides what is in the image."""
     yield platform.machine().encode()
     for base in (BUILD, RUN):
         yield repr(base.command(Path("x"))).encode()
     yield Path(__file__).read_bytes()
-    for path in sources():
-        yield str(path.relative_to(TREE)).encode()
+    for path in sources(context):
+        yield str(path.relative_to(context)).encode()
         yield path.read_bytes()
 
 
-def sources() -> list[Path]:
-    """The files of the tree that the recipe copies, and the recipe."""
-    folders = [TREE / name for name in ("cdi", "dra_driver", RECIPE.parent)]
+def sources(tree: Path) -> list[Path]:
+    """The files of a tree that the recipe copies, and the recipe."""
+    folders = [tree / name for name in ("cdi", "dra_driver", RECIPE.parent)]
     found = (path for folder in folders for path in folder.rglob("*") if path.is_file())
     own = [path for path in found if path.suffix != ".pyc"]
-    return sorted([*own, TREE / "requirements/daemon.txt", TREE / "LICENSE", TREE / ".containerignore"])
+    return sorted([*own, tree / "requirements/daemon.txt", tree / "LICENSE", tree / ".containerignore"])
 
 
 def wheels(python: str, architecture: str = "") -> Path:

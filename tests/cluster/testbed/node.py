@@ -180,14 +180,18 @@ class Node:
         )
         return parse_view(text)
 
-    def clean(self) -> None:
-        """Remove every pod, claim, template and device class; wait until they are gone."""
+    def clean(self, *, but: Sequence[str] = ()) -> None:
+        """Remove every pod (``but`` those named), claim, template and device class; wait until they are gone."""
         resources = ("pods", "resourceclaimtemplates", "resourceclaims", "deviceclasses")
+
+        def left(resource: str) -> list[str]:
+            return [name for item in self.api.list(resource) if (name := item["metadata"]["name"]) not in but]
+
         for resource in resources:
-            for item in self.api.list(resource):
-                self.api.delete(resource, item["metadata"]["name"])
+            for name in left(resource):
+                self.api.delete(resource, name)
         for resource in resources:
-            until(lambda r=resource: not self.api.list(r), what=f"no {resource}", timeout=60)  # type: ignore[misc]
+            until(lambda r=resource: not left(r), what=f"no {resource}", timeout=60)  # type: ignore[misc]
 
     def delete_all_of(self, objects: Iterable[Object]) -> None:
         """Delete these objects."""
