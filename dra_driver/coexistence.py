@@ -10,7 +10,9 @@ What was told once stays until it is told otherwise: a kubelet that is away has 
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dra_driver.cluster import node as node_object
@@ -34,6 +36,7 @@ REASONS: Final = (*CONFLICTS, RUNTIME, KUBELET)
 
 _SHOWN = 4  # containers that are named
 _DEBOUNCE = 0.1  # seconds: a plugin makes several sockets, and registers after that
+_NONE_FOR = 5.0  # seconds
 _FIRST_PAUSE = 1.0  # seconds after a trigger; doubling, so that what follows on the sockets is seen soon
 
 
@@ -47,6 +50,7 @@ class Neighbours:
         self._settings = settings
         self._changed = changed
         self._told: podresources.Told | None = None
+        self._none_since: float | None = None  # since when the kubelet tells of no container any more
         self._silent = ""  # why the kubelet doesn't tell
         self._local: tuple[Finding, ...] = ()
         self._of_node: tuple[Finding, ...] = ()
@@ -120,7 +124,8 @@ class Neighbours:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            if self._wake.wait(self._backoff.next()):
+            pause = self._backoff.next()
+            if self._wake.wait(pause if self._none_since is None else min(pause, _NONE_FOR)):
                 self._stopping.wait(_DEBOUNCE)
                 self._wake.clear()
                 self._backoff.reset()
@@ -136,8 +141,9 @@ class Neighbours:
 
     def _node_is_due(self) -> bool:
         """Whether to have the Node read again: it lags behind, and is spared while the node itself knows enough."""
-        settled = self._backoff.full
-        return not self._local and (bool(self._offered_by_node) or (self._told is None and not settled))
+        if self._local or (self._told and self._told.offered):
+            return False
+        return bool(self._offered_by_node) or (self._told is None and not self._backoff.full)
 
     def _look(self) -> None:
         before = self._local, self._told
@@ -150,12 +156,22 @@ class Neighbours:
         silent = ""
         try:
             told = podresources.ask(self._settings.pod_resources_socket, self._settings.legacy_resource_names)
-            self._told = told or self._told
+            self._told = self._believed(told) if told else self._told
         except KubeletError as error:
             silent = str(error)
         if silent and silent != self._silent:
             log.warning("containers of a device plugin can't be looked for: %s", silent)
         self._silent = silent
+
+    def _believed(self, told: podresources.Told) -> podresources.Told:
+        """A kubelet that has just started knows no pods yet: no containers at all has to stay so for a while."""
+        before = self._told.holders if self._told else ()
+        if told.holders or not before:
+            self._none_since = None
+            return told
+        now = time.monotonic()
+        self._none_since = self._none_since or now
+        return told if now - self._none_since >= _NONE_FOR else replace(told, holders=before)
 
     def _containers(self) -> list[Finding]:
         if self._told is None:

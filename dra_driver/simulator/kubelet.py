@@ -47,7 +47,7 @@ class FakeKubelet:
         self.plugins = self._plugin_manager()
         self.devices = DeviceManager(device_plugins_dir)
         self._pod_resources_dir = pod_resources_dir
-        self._pod_resources: PodResources | None = None
+        self.pod_resources: PodResources | None = None  # while it runs, if a folder for it was given
 
     def _plugin_manager(self) -> PluginManager:
         return PluginManager(self._registry_dir, wipe=self._wipe_slices, timing=self._timing, health=self.health)
@@ -56,15 +56,15 @@ class FakeKubelet:
         """Wipe the node's slices, find the plugins that are there already, and go on looking."""
         self.devices.start()
         if self._pod_resources_dir:
-            self._pod_resources = PodResources(self._pod_resources_dir, self.devices)
-            self._pod_resources.start()
+            self.pod_resources = PodResources(self._pod_resources_dir, self.devices)
+            self.pod_resources.start()
         self.plugins.start()
 
     def stop(self) -> None:
         """Hang up on everybody without a word, as a kubelet that is stopped does."""
         self.plugins.stop()
-        if self._pod_resources:
-            self._pod_resources.stop()
+        if self.pod_resources:
+            self.pod_resources.stop()
         self.devices.stop()
 
     def restart(self) -> None:

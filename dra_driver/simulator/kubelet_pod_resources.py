@@ -21,6 +21,7 @@ class PodResources(pb_grpc.PodResourcesListerServicer):
 
     def __init__(self, folder: Path, devices: DeviceManager) -> None:
         self._devices = devices
+        self.lists = 0  # how often the holders were asked for
         self._socket = folder / SOCKET
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="kubelet-pod-resources")
         self._server = grpc.server(self._pool)
@@ -39,6 +40,7 @@ class PodResources(pb_grpc.PodResourcesListerServicer):
 
     def List(self, request: pb.ListPodResourcesRequest, context: grpc.ServicerContext) -> pb.ListPodResourcesResponse:
         """One pod with one container for each allocation."""
+        self.lists += 1
         pods = [
             pb.PodResources(
                 name=held.pod,

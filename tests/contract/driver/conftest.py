@@ -5,6 +5,7 @@ import re
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 
 import grpc
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dra_driver.kubelet.api import grpc_health_v1_pb2 as health_pb
 from dra_driver.kubelet.api import grpc_health_v1_pb2_grpc as health_grpc
@@ -156,6 +158,30 @@ class Rig:
             return why if re.search(pattern, why) else None
 
         return str(eventually(found, f"not ready: {pattern}", seen=self.process.tail))
+
+    def wait_ready_because(self, pattern: str) -> str:
+        """Wait until it says that it is ready, for this reason; the whole text."""
+
+        def found() -> str | None:
+            told = self.said("^(not )?ready$")
+            why = str(told[-1]["why"]) if told and told[-1]["message"] == "ready" else ""
+            return why if re.search(pattern, why) else None
+
+        return str(eventually(found, f"ready: {pattern}", seen=self.process.tail))
+
+    def scrape(self) -> str:
+        """All metrics, as a scraper gets them."""
+        port = self.said("^metrics are served$")[-1]["port"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def metrics(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and value of each sample of that name."""
+        families = text_string_to_metric_families(self.scrape())
+        return [
+            (sample.labels, sample.value) for family in families for sample in family.samples if sample.name == name
+        ]
 
     def health(self, service: str) -> str:
         """What gRPC health answers, e.g. SERVING."""
