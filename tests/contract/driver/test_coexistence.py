@@ -142,7 +142,8 @@ def test_node_that_conflicts_costs_no_writes_and_no_reads_while_nothing_changes(
         rig.launch(SOON)
         wait_withheld(rig, "a device plugin")
         rig.wait_events("DevicePluginActive")
-        assert (kubelet := rig.kubelet.pod_resources)
+        kubelet = rig.kubelet.pod_resources
+        assert kubelet
         eventually(lambda: kubelet.lists >= 3, "the start is over")
         before, looks = len(rig.server.audit.rows()), kubelet.lists
         eventually(lambda: kubelet.lists >= looks + 3, "looked again and again")
