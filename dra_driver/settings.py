@@ -4,7 +4,7 @@ The names of the variables are those that AWS's chart sets for its own driver, w
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -161,9 +161,11 @@ class Settings(BaseModel):
         return self.state_dir or self.kubelet_plugins_dir / self.driver_name / "claims"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag a setting; unset ones stay None, so that the environment can speak."""
+def add_arguments(parser: argparse.ArgumentParser, names: Collection[str] = ()) -> None:
+    """One flag a setting, or for these only; unset ones stay None, so that the environment can speak."""
     for name, field in Settings.model_fields.items():
+        if names and name not in names:
+            continue
         text = f"{field.description} (env {_env(name)}"
         text += ")" if field.is_required() else f"; default {_shown(field.default)})"
         parser.add_argument(_flag(name), metavar=name.split("_")[-1].upper(), help=text.replace("%", "%%"))

@@ -11,7 +11,7 @@ from importlib import import_module
 from dra_driver import __version__
 from dra_driver.errors import CoresliceError, SettingsError
 
-COMMANDS = ("driver", "demo", "machine", "slices", "ls")
+COMMANDS = ("driver", "demo", "machine", "slices", "ls", "state", "uninstall-check")
 
 OK, FAILED, WRONG_USE = 0, 1, 2
 
@@ -41,7 +41,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     named = [name for name in arguments[:1] if name in COMMANDS]
     for name in named or COMMANDS:
-        import_module(f"dra_driver.cli.{name}").add_parser(commands)
+        import_module(f"dra_driver.cli.{name.replace('-', '_')}").add_parser(commands)
     return parser
 
 

@@ -124,7 +124,8 @@ class Handler(BaseHTTPRequestHandler):
         fields = self._fields(target, query)
         rows, version = self.api.store.list_at(target.resource.plural, namespace=target.namespace, fields=fields)
         kind = {"kind": target.resource.kind + "List", "apiVersion": target.resource.api_version}
-        return {**kind, "metadata": {"resourceVersion": str(version)}, "items": rows}
+        rows, after = _page(rows, query)
+        return {**kind, "metadata": {"resourceVersion": str(version), **after}, "items": rows}
 
     def _fields(self, target: Target, query: Query) -> dict[str, str]:
         fields = {}
@@ -243,6 +244,13 @@ class Handler(BaseHTTPRequestHandler):
         verb, path, query, dry = self._audited
         agent = self.headers.get("User-Agent", "")
         self.api.audit.add(Request(verb, path, query, code, agent, dry))
+
+
+def _page(rows: list[Body], query: Query) -> tuple[list[Body], dict[str, str]]:
+    """The rows asked for, and how to ask for the next. Unlike a real server's, pages aren't of one moment."""
+    begin, limit = int(query.get("continue") or 0), int(query.get("limit") or 0) or len(rows)
+    end = begin + limit
+    return rows[begin:end], {"continue": str(end)} if end < len(rows) else {}
 
 
 def _dry(query: Query) -> bool:
