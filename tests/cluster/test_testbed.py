@@ -165,7 +165,7 @@ def test_a_command_that_fails_says_what_it_said() -> None:
 
 
 def test_audit_policy_has_the_rules_in_order() -> None:
-    rules = [{"level": "Request", "users": ["a"]}, {"level": "None"}]
+    rules: list[objects.Object] = [{"level": "Request", "users": ["a"]}, {"level": "None"}]
     assert json.loads(settings.audit_policy(rules))["rules"] == rules
 
 

@@ -31,7 +31,7 @@ TREE = Path(__file__).parents[3]
 RECIPE = Path("deploy/image/Containerfile")
 REFERENCE = "localhost/coreslice:a"
 KEPT_ARCHIVES = 3
-# The oldest glibc tags first to last; Debian's is newer than all of them.
+# glibc's tags, the oldest first; Debian's glibc is newer than all of them.
 MANYLINUX = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34")
 WHEELS_OF = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -152,9 +152,9 @@ def sources(tree: Path) -> list[Path]:
     return sorted([*own, tree / "requirements/daemon.txt", tree / "LICENSE", tree / ".containerignore"])
 
 
-def wheels(python: str, architecture: str = "") -> Path:
+def wheels(python: str) -> Path:
     """Folder of the wheels that the image is made of, downloaded if it is not there. ``python``: ``3.11``."""
-    arguments = pip_arguments(python, architecture or ARCHITECTURES[platform.machine()])
+    arguments = pip_arguments(python, ARCHITECTURES[platform.machine()])
     listed = TREE / "requirements/daemon.txt"
     key = fingerprint([listed.read_bytes(), repr(arguments).encode()])
     command = [sys.executable, "-m", "pip", "download", "--quiet", *arguments, "-r", str(listed), "-d"]
@@ -182,9 +182,9 @@ def suite() -> str:
 
 
 def made(target: Path, make: Callable[[Path], object]) -> Path:
-    """``target``, made under another name and renamed; only once when several want it."""
+    """``target``, made under another name and renamed; only once when several want it. A key follows its last dash."""
     if not target.exists():
-        with locked(target.with_name(f".{target.name}.lock")):
+        with locked(target.with_name(f".{target.name.rpartition('-')[0] or target.name}.lock")):
             if not target.exists():
                 started = time.monotonic()
                 with TemporaryDirectory(prefix=".making-", dir=target.parent) as folder:
