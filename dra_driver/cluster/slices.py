@@ -16,11 +16,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from dra_driver.cluster.answers import Answers, CountersLostError
 from dra_driver.cluster.backoff import Backoff
 from dra_driver.cluster.client import Api, items
-from dra_driver.cluster.compare import differences, same
 from dra_driver.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
-from dra_driver.cluster.plan import Plan, Write, lacks_counters, name_of, plan, relies_on_counters, withdrawal
+from dra_driver.cluster.plan import Plan, Write, name_of, plan, relies_on_counters, withdrawal
 from dra_driver.cluster.server import SLICES, Server, Verdict, examine
 from dra_driver.cluster.state import Phase, PublishState
 from dra_driver.cluster.watch import Handlers, Watch
@@ -62,10 +62,6 @@ class _ClosedError(CoresliceError):
         self.local = local
 
 
-class _CountersLostError(CoresliceError):
-    """A write came back without its counters."""
-
-
 class SlicePublisher:
     """Publishes from a thread of its own, between `start` and `stop`; slices stay when it stops.
 
@@ -104,8 +100,7 @@ class SlicePublisher:
         self._untried.set()
         self._generation: int | None = None
         self._known: dict[str, tuple[str, str]] = {}  # name → UID and version as last seen here
-        self._accepted: dict[str, tuple[Obj, Obj]] = {}  # name → spec sent, spec the server made of it
-        self._left_out: dict[str, tuple[str, ...]] = {}  # name → what it made go away
+        self._answers = Answers()
         self._backoff = Backoff()
         self._spacing = Backoff(first=0.05)
         self._last_write = float("-inf")
@@ -213,7 +208,7 @@ class SlicePublisher:
             self._space_out(todo)
         try:
             self._carry_out(todo)
-        except _CountersLostError as lost:
+        except CountersLostError as lost:
             self._verdict = Verdict(replace(verdict.server, counters=False), str(lost))
             self._withdrawing(self._verdict)
             self._carry_out(withdrawal(self._list()))
@@ -270,7 +265,7 @@ class SlicePublisher:
             return plan(
                 lambda generation: self._build(server, generation, owner),
                 stored,
-                same=self._same,
+                same=self._answers.same,
                 last_generation=self._generation,
             )
         except Exception:
@@ -280,7 +275,6 @@ class SlicePublisher:
 
     def _settled(self, done: Plan, verdict: Verdict) -> None:
         self._generation = done.generation
-        left_out = tuple(path for name in sorted(self._left_out) for path in self._left_out[name])
         self._report(
             phase=Phase.PUBLISHED,
             reason=f"generation {done.generation} in {done.slices} slices" if done.slices else "nothing to publish",
@@ -288,7 +282,7 @@ class SlicePublisher:
             slices=done.slices,
             counters=verdict.server.counters,
             why_no_counters=verdict.why_not,
-            left_out=left_out[:_LEFT_OUT],
+            left_out=self._answers.left_out[:_LEFT_OUT],
         )
 
     def _space_out(self, todo: Plan) -> None:
@@ -321,7 +315,7 @@ class SlicePublisher:
             self._delete(obj)
         for write in todo.writes:
             self._check_gate()
-            self._compare(write.wanted, self._put(write))
+            self._answers.compare(write.wanted, self._put(write))
         for obj in todo.last:
             self._delete(obj)
         if todo.writes:
@@ -360,24 +354,6 @@ class SlicePublisher:
                 f"{spec.get('nodeName')!r}: delete that slice if nothing publishes it any more",
                 status=409,
             ) from error
-
-    def _compare(self, sent: Obj, got: Obj) -> None:
-        """What the server left out: counters are fatal for the layout, anything else is reported."""
-        lost = tuple(differences(sent.get("spec"), got.get("spec")))
-        if lacks_counters(sent, got):
-            raise _CountersLostError(
-                f"slice {name_of(sent)} came back without the counters it was sent with ({', '.join(lost[:3])})"
-            )
-        self._accepted[name_of(sent)] = (sent["spec"], got.get("spec") or {})
-        self._left_out[name_of(sent)] = lost
-
-    def _same(self, wanted: Obj, stored: Obj) -> bool:
-        """Equal, or what this server made of the same content before."""
-        want, have = wanted["spec"], stored.get("spec") or {}
-        if same(want, have):
-            return True
-        sent, got = self._accepted.get(name_of(wanted), ({}, {}))
-        return same(want, sent) and same(have, got)
 
     # the watch's thread
 

@@ -83,7 +83,7 @@ class ProbeServer:
     def __init__(
         self, services: Mapping[str, Callable[[], bool]], *, host: str, port: int, watch_interval: float = 1.0
     ) -> None:
-        self._host = host
+        self._host = host.strip("[]")
         self.port = port
         self._servicer = HealthServicer(services, interval=watch_interval)
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="probes")

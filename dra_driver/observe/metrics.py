@@ -116,7 +116,7 @@ class MetricsServer:
 
     def __init__(self, metrics: Metrics, *, host: str, port: int) -> None:
         self._metrics = metrics
-        self._host = host
+        self._host = host.strip("[]")  # as gRPC writes an IPv6 address
         self.port = port
         self._stop: Callable[[], None] = lambda: None
 

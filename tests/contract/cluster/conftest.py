@@ -160,6 +160,8 @@ class Rig:
     publisher: SlicePublisher
     states: list[PublishState]
     gate: threading.Event
+    attempts: list[bool]  # what was told of writes: done, or failed
+    withhold: list[str]  # the reason, if there is one
 
     @property
     def state(self) -> PublishState:
@@ -190,6 +192,8 @@ class Rig:
 @pytest.fixture
 def rig(server: ApiServer, api: Api) -> Iterator[Rig]:
     model, states, gate = Model(), [], threading.Event()  # type: Model, list[PublishState], threading.Event
+    attempts: list[bool] = []
+    withhold: list[str] = []
     gate.set()
     publisher = SlicePublisher(
         api,
@@ -197,7 +201,9 @@ def rig(server: ApiServer, api: Api) -> Iterator[Rig]:
         node_name=NODE,
         build=model.build,
         may_publish=gate.is_set,
+        withhold=lambda node: withhold[0] if withhold and node["metadata"]["name"] == NODE else "",
         on_state=states.append,
+        on_publish=attempts.append,
     )
-    yield Rig(server, model, Witness(server), publisher, states, gate)
+    yield Rig(server, model, Witness(server), publisher, states, gate, attempts, withhold)
     publisher.stop()

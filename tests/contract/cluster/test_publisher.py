@@ -483,3 +483,61 @@ def test_each_change_of_state_is_reported_once(rig: Rig) -> None:
     settled(rig)
     assert [state.phase for state in rig.states][-1] is Phase.PUBLISHED
     assert all(one != other for one, other in zip(rig.states, rig.states[1:], strict=False))
+
+
+# Nothing may be published
+
+
+def test_withheld_from_the_start_asks_for_nothing_and_writes_nothing(rig: Rig) -> None:
+    rig.withhold.append("another has these chips")
+    state = rig.start().published(phase=Phase.WITHHELD)
+    assert state.text == "withheld: another has these chips"
+    assert (state.slices, state.generation, state.counters) == (0, None, None)
+    assert {row.verb for row in rig.server.audit.rows()} <= {"get", "list", "watch"}, "not even a trial"
+    assert rig.attempts == []
+
+
+def test_withheld_later_withdraws_all_in_order_and_comes_back(rig: Rig) -> None:
+    """Devices before the counters they draw on; the way back is that of a wipe."""
+    rig.start().published(slices=3)
+    rig.withhold.append("another has these chips")
+    rig.publisher.poke()
+    rig.published(phase=Phase.WITHHELD)
+    assert rig.slices() == []
+    told = [(state.phase, state.reason) for state in rig.states]
+    assert told.index((Phase.WITHDRAWN, "another has these chips")) < told.index(
+        (Phase.WITHHELD, "another has these chips")
+    )
+    gone = [change.obj["metadata"]["name"][:5] for change in rig.server.store.history if change.type == "DELETED"]
+    assert gone == ["00001", "00002", "00000"]
+    rig.withhold.clear()
+    rig.publisher.poke()
+    rig.published(phase=Phase.PUBLISHED, slices=3)
+    assert rig.attempts == [True, True]
+    assert rig.witness.in_api == []
+
+
+def test_while_withheld_a_slice_that_appears_is_deleted(rig: Rig) -> None:
+    rig.start().published(slices=3)
+    (kept, *_) = rig.slices()
+    rig.withhold.append("another has these chips")
+    rig.publisher.poke()
+    rig.published(phase=Phase.WITHHELD)
+    kept["metadata"] = {"name": kept["metadata"]["name"]}
+    rig.server.store.create("resourceslices", kept)
+    eventually(lambda: rig.slices() == [], "deleted again")
+    rig.published(phase=Phase.WITHHELD)
+
+
+def test_withdrawal_that_fails_isnt_ready_and_is_tried_again(rig: Rig) -> None:
+    rig.start().published(slices=3)
+    met = rig.server.faults.plant(Fault(code=403), verb="delete", times=None)
+    rig.withhold.append("another has these chips")
+    rig.publisher.poke()
+    eventually(lambda: met() >= 2, "tried again")
+    assert rig.state.phase is Phase.FAILED
+    assert not rig.state.ready
+    assert False in rig.attempts
+    rig.server.faults.clear()
+    rig.published(phase=Phase.WITHHELD)
+    assert rig.slices() == []

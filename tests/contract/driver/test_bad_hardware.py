@@ -43,6 +43,28 @@ def test_node_without_neuron_is_ready_with_nothing_to_publish(rig: Rig) -> None:
     )
 
 
+@pytest.mark.parametrize("missing", ["class/neuron_device", "module/neuron", "all of both"])
+def test_bc118_node_without_neuron_costs_nothing(rig: Rig, missing: str) -> None:
+    """No write ever, no request while nothing changes, no line in the log; and it is Ready."""
+    for part in ("class/neuron_device", "module/neuron") if missing == "all of both" else (missing,):
+        shutil.rmtree(rig.machine.sysfs / part)
+    if missing == "module/neuron":
+        shutil.rmtree(rig.machine.class_entry(0).parent)
+    machines.put(rig.machine.sysfs / "devices/virtual/dmi/id/product_name", "m5.large\n")
+    rig.start("--rescan-interval=1")
+    rig.wait_ready_because("no Neuron hardware on this node")
+    looks = rig.kubelet.pod_resources
+    assert looks
+    eventually(lambda: looks.lists >= 2 and rig.server.watches, "the start is over")
+    before, lines, seen = len(rig.server.audit.rows()), len(rig.lines()), looks.lists
+    eventually(lambda: looks.lists >= seen + 3, "looked again and again")
+    assert rig.server.audit.rows()[before:] == []
+    assert rig.lines()[lines:] == []
+    assert rig.server.audit.writes() == []
+    assert [line for line in rig.lines() if line["level"] != "INFO"] == []
+    assert rig.events("HardwareMissing") == []
+
+
 def test_half_made_chip_is_left_out_and_named(rig: Rig) -> None:
     machines.make_unreadable(rig.machine, 0)
     rig.launch()

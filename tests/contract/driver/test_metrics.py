@@ -1,6 +1,7 @@
 """What a scraper gets from the daemon, from the first scrape to the last."""
 
 import re
+import socket
 import urllib.error
 import urllib.request
 
@@ -116,6 +117,25 @@ def test_no_metrics_when_switched_off(rig: Rig) -> None:
     assert rig.said("^metrics are served$") == []
     rig.prepare(rig.core("a"))
     assert rig.process.stop() == 0
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 on its loopback device")
+@pytest.mark.parametrize("address", ["::1", "[::1]"])
+def test_health_and_metrics_on_ipv6(rig: Rig, address: str) -> None:
+    rig.launch(f"--metrics-address={address}", f"--healthcheck-address={address}")
+    metrics, health = (rig.wait_said(f"^{name} (is|are) served$")["port"] for name in ("metrics", "health"))
+    with urllib.request.urlopen(f"http://[::1]:{metrics}/metrics", timeout=5) as answer:
+        assert b"coreslice_build_info" in answer.read()
+    with socket.create_connection(("::1", health), timeout=5):
+        pass
 
 
 def test_port_is_given_back_at_the_end(rig: Rig) -> None:

@@ -26,3 +26,14 @@ def test_the_server_may_ask_for_more_but_not_beyond_the_limit() -> None:
 
 def test_a_fleet_does_not_wait_in_step() -> None:
     assert len({Backoff(tries=5).next() for _ in range(50)}) > 40
+
+
+def test_full_once_the_longest_wait_was_given() -> None:
+    backoff = Backoff(first=1, limit=4)
+    seen = []
+    for _ in range(4):
+        backoff.next()
+        seen.append(backoff.full)
+    assert seen == [False, False, True, True]
+    backoff.reset()
+    assert not backoff.full

@@ -94,3 +94,20 @@ def test_the_dots_of_a_driver_name_are_dots() -> None:
 @pytest.mark.parametrize("name", ["dra.sock", "state.json", "dra-uid.sock.tmp", "draft-uid.sock"])
 def test_other_files_in_the_plugin_folder_are_not_sockets_of_instances(name: str) -> None:
     assert not names.dra_pattern().fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "matches"),
+    [
+        ("neuron.aws.com-reg.sock", True),
+        (f"neuron.aws.com-{UID}-reg.sock", True),
+        ("neuron.aws.com-Ab_-9xYz012-reg.sock", True),
+        ("neuron.aws.com.example.dev-reg.sock", False),
+        ("xneuron.aws.com-reg.sock", False),
+        ("neuronxaws.com-reg.sock", False),
+        ("neuron.aws.com.sock", False),
+        (f"{DRIVER}-{UID}-reg.sock", False),
+    ],
+)
+def test_registration_sockets_of_another_driver(name: str, *, matches: bool) -> None:
+    assert bool(names.any_registration_pattern("neuron.aws.com").fullmatch(name)) is matches
