@@ -1,8 +1,10 @@
 """What the chart renders: pure, by the real `helm template`."""
 
 import json
+import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from dra_driver.neuron.catalogue import SIZES
 from dra_driver.settings import DRIVER_NAME, Settings
 
 ROOT = CHART.parents[2]
+HERE = Path(__file__).parent
 NOT_FROM_THE_CHART = {
     "STATE_DIR",  # beside the sockets, in a folder that is mounted anyway
     "KUBECONFIG",  # the pod has an account
@@ -478,3 +481,14 @@ def test_manifests_with_their_namespace(chart: Chart, kubectl: Path) -> None:
     assert [item["metadata"]["name"] for item in namespaces] == ["coreslice"]
     rest = [json.dumps(item, sort_keys=True) for item in made if item not in namespaces]
     assert sorted(rest) == sorted(json.dumps(item, sort_keys=True) for item in chart.objects("--no-hooks"))
+
+
+def test_every_value_of_awss_chart_is_in_the_table() -> None:
+    rows = [row.split("|")[1:3] for row in (CHART / "AWS-VALUES.md").read_text().splitlines() if row.startswith("| `")]
+    patterns = [name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
+    names = [name for name in (HERE / "aws_values.txt").read_text().splitlines() if not name.startswith("#")]
+    assert len(names) > 150
+    assert [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)] == []
+    own = {".".join(path) for path in keys(DEFAULTS)}
+    given = {name for row in rows for name in re.findall(r"`([a-zA-Z]+(?:\.[a-zA-Z]+)*)`", row[1])}
+    assert given - own == {"draDriver"}  # where a row points at another; else at a value of ours

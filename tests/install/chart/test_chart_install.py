@@ -228,7 +228,7 @@ def test_uninstall_with_a_claim_is_refused_and_names_it(installed: Site) -> None
     node.delete_pods("user")
     node.clean()
     assert uninstall(installed).status == 0
-    assert left(installed) == ""
+    until(lambda: left(installed) == "", what="nothing left", timeout=60, seen=lambda: left(installed))
 
 
 def uninstall(site: Site) -> Ran:
