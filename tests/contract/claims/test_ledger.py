@@ -1,4 +1,7 @@
-"""Records, CDI files and hardware in step: what is refused, what comes back, and what survives what."""
+"""Records, CDI files and hardware in step: what is refused, what comes back, and what survives what.
+
+Long, since every check under the one lock is told here, beside the same few fixtures.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""The publisher against an API server: what is published, restored, left alone, and told."""
+"""The publisher against an API server: what is published, restored, left alone, and told.
+
+Long, since the publisher is one state machine, and its states are read best in one place.
+"""
 
 import threading
 import time

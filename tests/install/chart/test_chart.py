@@ -1,4 +1,7 @@
-"""What the chart renders: pure, by the real `helm template`."""
+"""What the chart renders: pure, by the real `helm template`.
+
+Long, since each value of the chart has its render here.
+"""
 
 import json
 import re

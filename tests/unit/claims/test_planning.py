@@ -1,4 +1,7 @@
-"""Who shares a container: a call shows claims only, the pod says the rest, and shared claims stand alone."""
+"""Who shares a container: a call shows claims only, the pod says the rest, and shared claims stand alone.
+
+Long, since it is one table: who meets whom in a container.
+"""
 
 from collections.abc import Callable
 from typing import Any
