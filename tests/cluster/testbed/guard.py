@@ -67,7 +67,7 @@ def insist(attempt: Callable[[], bool], what: str) -> None:
         if time.monotonic() > deadline:
             print(f"test node: could not remove {what}", file=sys.stderr)
             return
-        time.sleep(0.05)
+        time.sleep(0.05)  # between looks: the kernel tells nobody when it is done
 
 
 def main(scratch: Path, cgroup: str, options: list[str]) -> None:

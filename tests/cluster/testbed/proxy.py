@@ -11,7 +11,6 @@ import json
 import re
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,13 +27,12 @@ HOP_BY_HOP = {"connection", "host", "transfer-encoding", "content-length"}
 
 @dataclass
 class Fault:
-    """Answer matching requests with ``status`` (0: close the connection), ``times`` times, after ``delay`` s."""
+    """Answer matching requests with ``status`` (0: close the connection), ``times`` times."""
 
     method: str
     path: str
     status: int
     times: int
-    delay: float = 0.0
     hits: int = 0
 
     def takes(self, method: str, path: str) -> bool:
@@ -63,9 +61,9 @@ class ApiProxy:
     passed: list[Passed] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def fail(self, method: str, path: str, *, status: int = 500, times: int = 1, delay: float = 0.0) -> Fault:
+    def fail(self, method: str, path: str, *, status: int = 500, times: int = 1) -> Fault:
         """Fail the next ``times`` requests whose path matches the pattern."""
-        fault = Fault(method, path, status, times, delay)
+        fault = Fault(method, path, status, times)
         with self._lock:
             self.faults.append(fault)
         return fault
@@ -114,7 +112,6 @@ class Handler(BaseHTTPRequestHandler):
         """Fail the request or pass it on."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if fault := self.proxy.fault_for(self.command, self.path):
-            time.sleep(fault.delay)
             self.refuse(fault.status)
             return
         connection = http.client.HTTPSConnection(self.upstream.host, self.upstream.port, context=self.upstream.tls)

@@ -46,4 +46,4 @@ def until(
         if time.monotonic() >= deadline:
             detail = seen() if seen else last
             raise NotInTimeError(f"{what}: not within {timeout:g} s; last seen: {detail!r}")
-        time.sleep(INTERVAL_SECONDS)
+        time.sleep(INTERVAL_SECONDS)  # between looks at the condition, which alone decides

@@ -143,12 +143,6 @@ class Rig:
         """The first such line, once it is there."""
         return eventually(lambda: self.said(pattern), f"{pattern!r} in the log", seen=self.process.tail)[0]
 
-    def why_not_ready(self) -> str:
-        """Its last word on readiness, which has to be no."""
-        last = self.said("^(not )?ready$")[-1]
-        assert last["message"] == "not ready"
-        return str(last["why"])
-
     def wait_not_ready(self, pattern: str) -> str:
         """Wait until it says that it isn't ready, for this reason; the whole text."""
 
