@@ -164,8 +164,13 @@ class Cluster:
             raise WaitError(f"pod {name} doesn't run within {timeout:g} s: {self.why(name, namespace)}") from None
 
     def wait_unschedulable(self, name: str, namespace: str = "default", timeout: float = 10.0) -> str:
-        """Wait until the scheduler says why a pod waits; gives the reason."""
-        return self.wait(f"pod {name} waits", lambda: self._unschedulable(name, namespace), timeout)
+        """Wait until the scheduler says why a pod waits; gives the reason. That its claim isn't made yet is none."""
+
+        def reason() -> str:
+            told = self._unschedulable(name, namespace) or ""
+            return "" if told.startswith("waiting for a resourceclaim to be created") else told
+
+        return self.wait(f"pod {name} waits", reason, timeout)
 
     def wait_gone(self, name: str, namespace: str = "default", timeout: float = 10.0) -> None:
         """Wait until a pod's object is gone, its devices given back before."""
