@@ -166,9 +166,9 @@ class Cluster:
     def wait_unschedulable(self, name: str, namespace: str = "default", timeout: float = 10.0) -> str:
         """Wait until the scheduler says why a pod waits; gives the reason. That its claim isn't made yet is none."""
 
-        def reason() -> str:
+        def reason() -> str | None:
             told = self._unschedulable(name, namespace) or ""
-            return "" if told.startswith("waiting for a resourceclaim to be created") else told
+            return None if told.startswith("waiting for a resourceclaim to be created") else told or None
 
         return self.wait(f"pod {name} waits", reason, timeout)
 
