@@ -240,9 +240,12 @@ def test_waiting_for_what_does_not_come_says_how_things_stand(cluster: Cluster) 
     with pytest.raises(WaitError, match=r"pod a doesn't run within 0\.05 s: it isn't there"):
         cluster.wait_running("a", timeout=0.05)
     cluster.create(pod("a", template("none")))
-    cluster.wait_unschedulable("a")
-    with pytest.raises(WaitError, match=r"waiting for a resourceclaim to be created"):
+    waits = "waiting for a resourceclaim to be created"
+    cluster.wait("the scheduler says what it waits for", lambda: waits in cluster.why("a"))
+    with pytest.raises(WaitError, match=waits):
         cluster.wait_running("a", timeout=0.05)
+    with pytest.raises(WaitError, match="pod a waits: not within"):
+        cluster.wait_unschedulable("a", timeout=0.05)
 
 
 @pytest.fixture
