@@ -25,6 +25,7 @@ from dra_driver.claims.store import RecordStore
 from dra_driver.cluster.client import Api
 from dra_driver.cluster.events import EventRecorder
 from dra_driver.cluster.reads import ClaimReader
+from dra_driver.cluster.rights import CREATE_EVENTS, Right, RightsCheck, needed, told
 from dra_driver.cluster.slices import Owner, Phase, PublishState, Server, SlicePublisher
 from dra_driver.coexistence import Neighbours
 from dra_driver.errors import CoresliceError
@@ -72,6 +73,7 @@ class Driver:
         self._ledger = Ledger(self._store, specs, self._hardware, boot, elsewhere=self._neighbours.holders)
         self._reader = ClaimReader(self._api)
         self._events = EventRecorder(self._api, component=settings.driver_name, host=settings.node_name)
+        self._rights = RightsCheck(self._api, needed(read_pods=settings.read_pods), changed=self._rights_missing)
         self._publisher = SlicePublisher(
             self._api,
             driver=settings.driver_name,
@@ -147,6 +149,7 @@ class Driver:
     def stop(self) -> None:
         """Go down: answer what is in flight, leave no socket; slices and records stay."""
         self._stopping.set()
+        self._rights.stop()
         self._publisher.stop(timeout=1.0)  # a request that hangs would only shorten what the kubelet's calls have
         self._plugin.stop()
         self._neighbours.stop()
@@ -163,7 +166,7 @@ class Driver:
         if not self._plugin.confirmed:
             return Readiness(ready=False, text=str(self._plugin.state))
         state = self._publisher.state
-        return Readiness(ready=state.ready, text=state.text)
+        return Readiness(ready=state.ready, text="; ".join(filter(None, (state.text, told(self._rights.missing)))))
 
     def _claims(self) -> ClaimService:
         settings = self._settings
@@ -205,18 +208,28 @@ class Driver:
         self._publisher.poke()
         self._tell_findings()
 
+    def _rights_missing(self, missing: Sequence[Right]) -> None:
+        """The log has them already. What goes on without them decides readiness elsewhere, it only names them."""
+        self._metrics.rights_missing(len(missing))
+        for right in missing:
+            if CREATE_EVENTS not in missing:
+                self._on_node("RightMissing", f"{right} (the account needs {right.rule})")
+        self._tell_readiness()
+
     def _registered(self, state: RegistrationState) -> None:
         self._metrics.registered(confirmed=state.status is RegistrationStatus.CONFIRMED)
         if state.status is RegistrationStatus.CONFIRMED:
             self._neighbours.look_again()  # perhaps it is another kubelet than before
             self._publisher.start()
             self._publisher.poke()
+            self._rights.start()
         elif state.status is RegistrationStatus.REFUSED:
             self._on_node("RegistrationRefused", state.text)
         self._tell_readiness()
 
     def _published(self, state: PublishState) -> None:
         """What went wrong with publishing is an Event; readiness and log have all of it."""
+        self._rights.look_again()
         if state.ready:
             withheld = state.phase is Phase.WITHHELD
             built = {} if withheld else self._built
@@ -250,6 +263,7 @@ class Driver:
 
     def _claims_changed(self) -> None:
         """What is held shapes the slices where counters don't hold, and where hardware has gone."""
+        self._rights.look_again()
         self._publisher.poke()
 
     def _refused(self, claim: ClaimRef, refusal: Refusal) -> None:

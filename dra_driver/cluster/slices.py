@@ -345,10 +345,10 @@ class SlicePublisher:
         try:
             return self._api.create(SLICES, wanted)
         except AlreadyExists as error:
-            held = self._api.get(f"{SLICES}/{name}")
-            if self._is_own(held):
-                raise Conflict(f"slice {name} appeared meanwhile; reading again", status=409) from error
-            spec = held.get("spec") or {}
+            held = items(self._api.list(SLICES, field_selector=f"metadata.name={name}"))  # there is no right to get
+            if not held or self._is_own(held[0]):
+                raise Conflict(f"slice {name} came or went meanwhile; reading again", status=409) from error
+            spec = held[0].get("spec") or {}
             raise AlreadyExists(
                 f"the name {name} is taken by a slice of driver {spec.get('driver')!r} on node "
                 f"{spec.get('nodeName')!r}: delete that slice if nothing publishes it any more",

@@ -50,6 +50,7 @@ class Metrics:
         self._dropped = self._gauge("counters_dropped", "Whether the API server was seen to drop shared counters.")
         self._conflict = self._gauge("conflict", "Whether this speaks against publishing, by reason.", ("reason",))
         self._withheld = self._gauge("withheld", "Whether nothing is published, on purpose.")
+        self._rights_missing = self._gauge("rights_missing", "Rights in the API that the account was found to lack.")
         self._publishes = self._counter("publishes", "Writes of a generation of slices.", ("result",))
         self._refusals = self._counter("refusals", "Claims that weren't prepared, by reason.", ("reason",))
         self._prepares = self._histogram("prepare_duration_seconds", "Preparing a claim, waits included.")
@@ -88,6 +89,10 @@ class Metrics:
         found = frozenset(reasons)
         for reason in self._labels.conflicts:
             self._conflict.labels(reason).set(reason in found)
+
+    def rights_missing(self, number: int) -> None:
+        """As found when it was last asked."""
+        self._rights_missing.set(number)
 
     def refused(self, reason: str) -> None:
         """A claim wasn't prepared."""

@@ -7,6 +7,7 @@ after the request took effect, half a body, or nulls where lists belong.
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from dra_driver.simulator.apiserver.status import Refusal
@@ -81,6 +82,12 @@ class Faults:
                 if row.fault.hold is not None:
                     row.fault.hold.set()
             self._planted.clear()
+
+    def forbids(self, verb: str, path: str) -> bool:
+        """Whether such a request would be a 403 now and for ever; it counts nothing."""
+        with self._lock:
+            planted = [row for row in self._planted if row.verb in ("", verb) and path.startswith(row.prefix)]
+        return any(row.fault.code == HTTPStatus.FORBIDDEN and row.left is None for row in planted)
 
     def take(self, verb: str, path: str) -> Fault | None:
         """The fault of this request, if there is one; counts it."""
