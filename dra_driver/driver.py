@@ -28,6 +28,7 @@ from dra_driver.cluster.reads import ClaimReader
 from dra_driver.cluster.rights import CREATE_EVENTS, Right, RightsCheck, needed, told
 from dra_driver.cluster.slices import Owner, Phase, PublishState, Server, SlicePublisher
 from dra_driver.coexistence import Neighbours
+from dra_driver.drain import Drain
 from dra_driver.errors import CoresliceError
 from dra_driver.hardware import Finding, NodeHardware
 from dra_driver.inventory import slices
@@ -93,6 +94,7 @@ class Driver:
             health=self._health,
             on_registration=self._registered,
         )
+        self._drain = Drain(settings, self._api, self._ledger, self._plugin)
         self._probes = ProbeServer(
             {"": self._alive, "liveness": self._alive, "readiness": lambda: self.readiness().ready},
             host=settings.healthcheck_address,
@@ -112,10 +114,11 @@ class Driver:
         self._built: Mapping[str, int] = {}  # devices by type in the newest build
 
     def run(self, until_the_end: Callable[[], object]) -> None:
-        """Serve until that returns."""
+        """Serve until that returns, and on a node that is being drained until nothing is prepared."""
         self.start()
         try:
             until_the_end()
+            self._drain.wait()
         finally:
             self.stop()
 
