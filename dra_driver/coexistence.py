@@ -18,7 +18,7 @@ from typing import Any, Final
 from dra_driver.cluster import node as node_object
 from dra_driver.cluster.backoff import Backoff
 from dra_driver.errors import KubeletError
-from dra_driver.hardware import Finding
+from dra_driver.findings import Finding
 from dra_driver.kubelet import foreign, podresources
 from dra_driver.kubelet.watch import FolderWatch
 from dra_driver.settings import Coexistence, Settings
