@@ -74,7 +74,7 @@ class Rig:
             device_plugins_dir=self.paths.device_plugins,
             pod_resources_dir=self.paths.pod_resources,
             wipe_slices=self._wipe,
-            timing=Timing(tick=0.02, health_retry=0.2),
+            timing=Timing(tick=0.02),  # health as in production: after an end it is opened again 5 s later
         )
         self.kubeconfig = self.server.kubeconfig(root / "kubeconfig")
         self.daemon: DriverProcess | None = None
