@@ -224,7 +224,8 @@ class Driver:
     def _claims_changed(self) -> None:
         """What is held shapes the slices where counters don't hold, and where hardware has gone."""
         self._rights.look_again()
-        self._publisher.poke()
+        if self._publishing.outdated():
+            self._publisher.poke()
 
     # the slow timer
 

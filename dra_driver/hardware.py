@@ -33,15 +33,16 @@ class NodeHardware:
         with self._lock:
             before = self._scan
             try:
-                self._scan = self._look()
+                found = self._look()
                 self._unreadable = ""
             except NeuronError as error:
                 if str(error) != self._unreadable:
                     log.error("the machine can't be scanned, what is known of it stays: %s", error)  # noqa: TRY400
                 self._unreadable = str(error)
                 return False
-            if self._scan.machine == before.machine:
+            if found.machine == before.machine:
                 return False
+            self._scan = found
             self._report(before.machine)
             return True
 

@@ -1,13 +1,18 @@
 """What this node publishes, and whether it does: hardware, records and neighbours put together for the publisher.
 
 Also what people are told of it: metrics of what stands in the API, Events where less is offered than could be.
+
+A look at the API costs two requests, and a claim that comes or goes changes nothing while what is held is listed all
+the same. So each build leaves what it depended on, and `outdated` compares that with how it is now.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from dra_driver.claims.hardware import Snapshot
 from dra_driver.claims.ledger import Ledger
 from dra_driver.cluster.slices import Owner, Phase, PublishState, Server
 from dra_driver.coexistence import Neighbours
@@ -19,6 +24,21 @@ from dra_driver.observe.metrics import Metrics
 from dra_driver.settings import Granularity, Settings
 
 log = logging.getLogger(__name__)
+
+Wires = Mapping[str, Mapping[str, Any]]  # device name → the device as it was published
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What a decision about the slices depended on. Without a layout it was to publish nothing."""
+
+    snapshot: Snapshot
+    layout: slices.Layout | None
+    shaping: Wires  # what is held and shapes them
+
+    def holds(self, snapshot: Snapshot, held: Wires) -> bool:
+        """Whether the same would be decided of these, everything else being equal."""
+        return snapshot is self.snapshot and _shaping(snapshot, self.layout, held) == self.shaping
 
 
 class Publishing:
@@ -42,29 +62,47 @@ class Publishing:
         self._metrics = metrics
         self._minor_told: int | None = None
         self._built: Mapping[str, int] = {}  # devices by type in the newest build
+        self._basis: _Basis | None = None  # of the newest decision; None while one is made
+
+    def outdated(self) -> bool:
+        """Whether the slices have to be looked at again, now that what is held has changed. Asks neither API nor disk.
+
+        Always, while a decision is being made: it may have been before the change that it looked at what is held.
+        """
+        basis = self._basis
+        return basis is None or not basis.holds(self._hardware.snapshot(), self._ledger.held_here())
 
     def build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
         """The slices of this node as it is now."""
         layout = slices.Layout(server.minor, server.counters, DeviceType(self._granularity.value))
         self._tell_unused_counters(server, layout)
+        self._basis = None  # before it is looked at what is held
+        snapshot, held = self._hardware.snapshot(), self._ledger.held()
         built = slices.build(
             self.pool,
-            list(self._hardware.devices().values()),
-            totals(self._hardware.machine()),
+            list(snapshot.devices.values()),
+            totals(snapshot.machine),
             layout=layout,
             generation=generation,
-            held=self._ledger.held(),
+            held=held,
             owner=slices.NodeOwner(owner.name, owner.uid),
         )
         self._built = _by_type(built)
+        self._basis = _Basis(snapshot, layout, _shaping(snapshot, layout, held))
         return built
 
     def withhold(self, node: dict[str, Any]) -> str:
         """Why nothing may be published; the Node object was just read."""
+        self._basis = None  # before it is looked at what is held
         self._neighbours.node_read(node)
-        if not self._hardware.machine().chips and not self._ledger.held():
-            return self._hardware.missing() or "no Neuron hardware on this node"
-        return self._neighbours.withheld()
+        snapshot, held = self._hardware.snapshot(), self._ledger.held()
+        if not snapshot.machine.chips and not held:
+            why = self._hardware.missing() or "no Neuron hardware on this node"
+        else:
+            why = self._neighbours.withheld()
+        if why:  # else slices are built
+            self._basis = _Basis(snapshot, None, _shaping(snapshot, None, held))
+        return why
 
     def published(self, state: PublishState) -> None:
         """What went wrong with publishing is an Event; readiness and log have all of it."""
@@ -97,6 +135,25 @@ class Publishing:
             log.warning("%s", text)
             self._notices.on_node("CountersUnused", text)
         self._minor_told = minor
+
+
+def _shaping(snapshot: Snapshot, layout: slices.Layout | None, held: Wires) -> Wires:
+    """What of `held` makes the slices others than they are with nothing held: all of it, or nothing.
+
+    Nothing while each of these devices is listed anyway, as it was published. As soon as one isn't, the others count too:
+    a counter is as large as all that is held on it. For a decision to publish nothing it matters only without chips.
+    """
+    if layout is None:
+        return {} if snapshot.machine.chips else held
+    return {} if all(_listed(snapshot, layout, name, wire) for name, wire in held.items()) else held
+
+
+def _listed(snapshot: Snapshot, layout: slices.Layout, name: str, wire: Mapping[str, Any]) -> bool:
+    """Whether the machine offers it now, just so: with counters anything, without them only one granularity."""
+    device = snapshot.devices.get(name)
+    if device is None or not (layout.counted or device.type is layout.granularity):
+        return False
+    return wire is device.wire or wire == device.wire
 
 
 def _by_type(built: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:

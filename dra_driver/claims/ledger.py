@@ -7,7 +7,7 @@ Under the lock, directly before the journal, everything is looked at again that 
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,7 +118,11 @@ class Ledger:
 
     def held(self) -> dict[str, Mapping[str, Any]]:
         """Devices that records hold, by name, as they were published."""
-        return {held.device.name: held.wire for record in self.records() for held in record.devices if not held.admin}
+        return _wires(self.records())
+
+    def held_here(self) -> dict[str, Mapping[str, Any]]:
+        """The same without lock and disk: what this instance saw last, its own changes included."""
+        return _wires(self._store.records().values())
 
     def _check_elsewhere(self, new: Sequence[Record]) -> None:
         """A claim may have been allocated before their containers were seen; which chips those have, nobody says."""
@@ -165,6 +169,10 @@ class Ledger:
 def _held(planned: Planned, result: Result) -> HeldDevice:
     device = planned.device(result)
     return HeldDevice(result.request, result.pool, result.admin, serials(device, planned.snapshot), device)
+
+
+def _wires(records: Iterable[Record]) -> dict[str, Mapping[str, Any]]:
+    return {held.device.name: held.wire for record in records for held in record.devices if not held.admin}
 
 
 def _same(old: Record | None, new: Record) -> bool:

@@ -95,7 +95,7 @@ class HealthStream:
         self._retry = retry
         # The stub is made now: gRPC crashes the process when one is made on a channel that is closed.
         self._open = next((_opener(name, channel) for name in _METHODS if name in advertised), None)
-        self._no_method = channel.unary_unary("/simulator.Kubelet/NoSuchMethod")
+        self._no_method: Any = channel.unary_unary("/simulator.Kubelet/NoSuchMethod")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet-health", daemon=True)
 
