@@ -29,11 +29,12 @@ class Trimmed(PodDriver):
         pod["spec"]["containers"][0]["env"] += [{"name": key, "value": text} for key, text in self.environment.items()]
         return pod
 
-    def launch(self, without: Right) -> None:
+    def launch(self, without: Right | None) -> None:
         """Until the container runs; it need not get ready."""
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": "default"}}
         self.node.apply(account, *self._rights)
-        self.take(without)
+        if without:
+            self.take(without)
         self.node.apply(self.manifest())
         until(
             lambda: self.started,
@@ -108,12 +109,12 @@ def may(node: Node, user: str, verb: str, group: str, resource: str, subresource
 
 
 @pytest.fixture
-def launch(node: Node) -> Iterator[Callable[[Right], Trimmed]]:
+def launch(node: Node) -> Iterator[Callable[[Right | None], Trimmed]]:
     """Start the driver without a right, on a trn1.2xlarge, with the device classes in the API."""
     driver = Trimmed(node, image=driver_image.REFERENCE)
     node.make_device("neuron0", driver.major, 0)
 
-    def launched(without: Right) -> Trimmed:
+    def launched(without: Right | None) -> Trimmed:
         node.apply(*device_classes(driver.name))
         driver.launch(without)
         return driver

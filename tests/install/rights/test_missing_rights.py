@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from testbed import objects
+from testbed.node import Node
 from testbed.waiting import until
 
 from dra_driver.cluster.rights import CREATE_EVENTS, RIGHTS, Right
+from dra_driver.settings import DRIVER_NAME
 from dra_driver.simulator import machines
 
 from .conftest import Trimmed
@@ -150,7 +152,7 @@ CASES: Mapping[str, tuple[Step, Step]] = {
 
 
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: f"{right.verb}-{right.resource}")
-def test_bc099_right_taken_away_and_given_back(launch: Callable[[Right], Trimmed], right: Right) -> None:
+def test_bc099_right_taken_away_and_given_back(launch: Callable[[Right | None], Trimmed], right: Right) -> None:
     without, after = CASES[f"{right.verb} {right.resource}"]
     driver = launch(right)
     assert right.rule in driver.wait_said(str(right))["message"]
@@ -169,3 +171,21 @@ def test_bc099_right_taken_away_and_given_back(launch: Callable[[Right], Trimmed
 
 def test_every_right_has_its_case() -> None:
     assert list(CASES) == [f"{right.verb} {right.resource}" for right in RIGHTS]
+
+
+def test_name_that_somebody_else_holds_is_told_without_a_right_to_get_it(
+    node: Node, launch: Callable[[Right | None], Trimmed]
+) -> None:
+    """The slice in the way is looked up by a list, which the API server narrows to the name."""
+    name = f"00000-{DRIVER_NAME}-{node.name}"
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "other.example", "nodeName": "nowhere", "pool": pool, "devices": []}
+    taken = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+    node.apply(taken)
+    try:
+        driver = launch(None)
+        driver.wait_why("not ready", f"{name} is taken by a slice of driver 'other.example' on node 'nowhere'")
+        assert "forbidden" not in driver.why()
+    finally:
+        node.delete_all_of([taken])
+    a_pod_runs(driver)
