@@ -40,7 +40,7 @@ def granted(cluster_role: Object) -> set[Ask]:
 def refused(events: Iterable[Object]) -> list[str]:
     """Requests that were forbidden, a line each."""
     return [
-        f"{event['verb']} {event['requestURI']}: {event['responseStatus']}"
+        f"{event['verb']} {event['requestURI']}"
         for event in events
         if event.get("responseStatus", {}).get("code") == 403
     ]
