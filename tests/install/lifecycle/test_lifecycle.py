@@ -53,10 +53,9 @@ def test_example_in_the_installed_pod(site: Site, examples: Examples, name: str)
         return
     assert asking_more == ["two-containers"]
     examples.apply(name)
-    event = examples.node.wait_event(
-        name, r"PodNeeded: .*use one claim with one request, or allow it \(rbac.readPods\)"
-    )
-    assert event["reportingComponent"] == examples.driver.name
+    told = r"^PodNeeded: .*use one claim with one request, or allow it \(rbac.readPods\)"
+    event = examples.node.wait_event(name, told)  # beside the kubelet's own
+    assert event["reportingComponent"] == site.name
     assert examples.node.api.get("pods", name)["status"]["phase"] == "Pending"
 
 
@@ -83,7 +82,7 @@ def test_refusal_is_an_event_on_the_pod(site: Site, measured: Measured) -> None:
     claims = {"own": "template/own", "shared": "claim/shared"}
     node.apply(objects.pod("mixed", objects.container(claims=list(claims)), claims=claims))
     reason = "CombinedWithSharedClaim" if site.reads_pods else "PodNeeded"
-    first = node.wait_event("mixed", f"{reason}: ")
+    first = node.wait_event("mixed", f"^{reason}: ")
     if site.reads_pods:  # the kubelet asks again after a minute or more
         started = time.monotonic()
         until(
@@ -200,6 +199,14 @@ def test_uninstall_with_a_claim_is_refused(site: Site) -> None:
     site.node.api.delete("resourceclaimtemplates", "more")
 
 
+def test_clean_is_refused_while_a_driver_serves(site: Site) -> None:
+    kept = [*site.records(), *site.cdi_files()]
+    phase, log = cleaned(site)
+    assert (phase, "serves this node" in log) == ("Failed", True), log
+    assert [*site.records(), *site.cdi_files()] == kept
+    site.wait_alone(A)
+
+
 def test_forced_uninstall_leaves_what_is_prepared_and_a_reinstall_adopts_it(site: Site, measured: Measured) -> None:
     kept = [*site.records(), *site.cdi_files()]
     assert len(kept) == 2
@@ -242,15 +249,23 @@ def test_clean_from_the_image_as_the_readme_says(site: Site, measured: Measured)
     site.node.api.delete("pods", "user", gracePeriodSeconds=0)
     site.node.wait_gone("pods", "user")
     assert len(site.records()) == len(site.cdi_files()) == 1
-    said = site.node.kubectl(*clean_command(site)).text
-    (pod,) = re.findall(r"Creating debugging pod (\S+) with", said)
-    until(lambda: site.node.api.get("pods", pod)["status"]["phase"] in {"Succeeded", "Failed"}, what=pod, timeout=60)
-    log = site.node.logs(pod, "debugger")
-    assert f"record and CDI file of claim default/{claim}" in log, log
-    site.node.kubectl("delete", "pods", "-l", "app.kubernetes.io/managed-by=kubectl-debug")
-    assert site.node.api.find("pods", pod) is None
+    phase, log = cleaned(site)
+    assert (phase, f"record and CDI file of claim default/{claim}" in log) == ("Succeeded", True), log
     assert site.found() == []
     site.node.api.delete("resourceclaimtemplates", "user")
+
+
+def cleaned(site: Site) -> tuple[str, str]:
+    """Run the command, and take its pod away as the README says: how that ended, and its log."""
+    said = site.node.kubectl(*clean_command(site)).text
+    (pod,) = re.findall(r"Creating debugging pod (\S+) with", said)
+    ends = {"Succeeded", "Failed"}
+    until(lambda: site.node.api.get("pods", pod)["status"]["phase"] in ends, what=f"{pod} ended", timeout=60)
+    phase, log = site.node.api.get("pods", pod)["status"]["phase"], site.node.logs(pod, "debugger")
+    (delete,) = re.findall(r"^`kubectl (delete pods -l \S+)`\.$", README.read_text(), re.MULTILINE)
+    site.node.kubectl(*delete.split())
+    assert site.node.api.find("pods", pod) is None
+    return phase, log
 
 
 def clean_command(site: Site) -> list[str]:
