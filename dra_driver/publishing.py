@@ -140,8 +140,8 @@ class Publishing:
 def _shaping(snapshot: Snapshot, layout: slices.Layout | None, held: Wires) -> Wires:
     """What of `held` makes the slices others than they are with nothing held: all of it, or nothing.
 
-    Nothing while each of these devices is listed anyway, as it was published. As soon as one isn't, the others count too:
-    a counter is as large as all that is held on it. For a decision to publish nothing it matters only without chips.
+    Nothing while each of these devices is listed anyway, as it was published. As soon as one isn't, the others count
+    too: a counter is as large as all that is held on it. Where nothing is published it matters only without chips.
     """
     if layout is None:
         return {} if snapshot.machine.chips else held

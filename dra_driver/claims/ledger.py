@@ -14,7 +14,7 @@ from typing import Any
 from dra_driver.claims.allocation import Result
 from dra_driver.claims.guard import Boot, Guard, serials
 from dra_driver.claims.hardware import Hardware
-from dra_driver.claims.records import HeldDevice, Record
+from dra_driver.claims.records import HeldDevice, Record, is_uid
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.sharing import Planned
 from dra_driver.claims.specs import SpecDirectory
@@ -24,6 +24,8 @@ from dra_driver.kubelet.types import ClaimRef, Prepared, PreparedDevice
 __all__ = ["Boot", "Ledger"]
 
 log = logging.getLogger(__name__)
+
+_UID_SHOWN = 80  # characters of something that is none
 
 
 class Ledger:
@@ -74,6 +76,9 @@ class Ledger:
         Raises:
             Refusal: file or record can't be removed; the claim is still held.
         """
+        if not is_uid(uid):  # nothing is ever written under it, and no path is made of it
+            log.warning("claim UID %r can't be one, so nothing was prepared for it", uid[:_UID_SHOWN])
+            return False
         with self._store.locked():
             return self._release(uid)
 

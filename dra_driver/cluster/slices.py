@@ -237,9 +237,15 @@ class SlicePublisher:
 
     def _read_node(self) -> Obj:
         try:
-            return self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
+            node = self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
         except NotFound as error:
             raise _ClosedError(f"no Node object named {self._node!r} yet ({error})", local=False) from error
+        if not _identity(node)[0]:
+            raise CoresliceError(
+                f"get node {self._node}: the answer is a success without the Node's UID; does something else than an "
+                "API server answer at this address, such as a proxy?"
+            )
+        return node
 
     def _examined(self) -> Verdict:
         if self._verdict is None or self._untried.is_set():
@@ -388,5 +394,6 @@ class SlicePublisher:
 
 
 def _identity(obj: Mapping[str, Any]) -> tuple[str, str]:
-    meta = obj.get("metadata") or {}
+    meta = obj.get("metadata")
+    meta = meta if isinstance(meta, Mapping) else {}
     return str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")

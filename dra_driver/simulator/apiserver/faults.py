@@ -20,6 +20,7 @@ class Fault:
     `hold`: wait until the event is set (the server sets it when it stops). `code`: answer with this status
     instead of doing the work. `cut`: close the connection, "before" the work, "after" it (the work counts,
     the answer is lost) or "half" way through the answer. `nulls`: keys whose empty or full lists become null.
+    `answer`: the body in place of the right one, with success.
     """
 
     code: int = 0
@@ -28,6 +29,7 @@ class Fault:
     hold: threading.Event | None = None
     cut: str = ""
     nulls: frozenset[str] = frozenset()
+    answer: Any = None
     before: Callable[[], None] | None = None  # runs when the request is met, outside of the store's lock
 
     def enter(self) -> None:
@@ -40,7 +42,9 @@ class Fault:
             raise Refusal(self.code, self.message)
 
     def spoil(self, body: Any) -> Any:
-        """The answer with nulls for the chosen lists, at any depth."""
+        """The answer with nulls for the chosen lists, at any depth; or quite another one."""
+        if self.answer is not None:
+            return self.answer
         if not self.nulls:
             return body
         if isinstance(body, dict):
