@@ -62,12 +62,12 @@ class Publishing:
         self._metrics = metrics
         self._minor_told: int | None = None
         self._built: Mapping[str, int] = {}  # devices by type in the newest build
-        self._basis: _Basis | None = None  # of the newest decision; None while one is made
+        self._basis: _Basis | None = None  # of the newest decision; None before the first
 
     def outdated(self) -> bool:
         """Whether the slices have to be looked at again, now that what is held has changed. Asks neither API nor disk.
 
-        Always, while a decision is being made: it may have been before the change that it looked at what is held.
+        While a look is under way this is told by what the one before depended on, since `_decide` looks twice.
         """
         basis = self._basis
         return basis is None or not basis.holds(self._hardware.snapshot(), self._ledger.held_here())
@@ -76,8 +76,7 @@ class Publishing:
         """The slices of this node as it is now."""
         layout = slices.Layout(server.minor, server.counters, DeviceType(self._granularity.value))
         self._tell_unused_counters(server, layout)
-        self._basis = None  # before it is looked at what is held
-        snapshot, held = self._hardware.snapshot(), self._ledger.held()
+        snapshot, held = self._decide(layout)
         built = slices.build(
             self.pool,
             list(snapshot.devices.values()),
@@ -88,21 +87,26 @@ class Publishing:
             owner=slices.NodeOwner(owner.name, owner.uid),
         )
         self._built = _by_type(built)
-        self._basis = _Basis(snapshot, layout, _shaping(snapshot, layout, held))
         return built
 
     def withhold(self, node: dict[str, Any]) -> str:
-        """Why nothing may be published; the Node object was just read."""
-        self._basis = None  # before it is looked at what is held
+        """Why nothing may be published; the Node object was just read. When something may, `build` follows."""
         self._neighbours.node_read(node)
-        snapshot, held = self._hardware.snapshot(), self._ledger.held()
+        snapshot, held = self._decide(None)
         if not snapshot.machine.chips and not held:
-            why = self._hardware.missing() or "no Neuron hardware on this node"
-        else:
-            why = self._neighbours.withheld()
-        if why:  # else slices are built
-            self._basis = _Basis(snapshot, None, _shaping(snapshot, None, held))
-        return why
+            return self._hardware.missing() or "no Neuron hardware on this node"
+        return self._neighbours.withheld()
+
+    def _decide(self, layout: slices.Layout | None) -> tuple[Snapshot, Wires]:
+        """Hardware and what is held, for a decision that `outdated` knows of before it is made.
+
+        A claim that changes after both were read either finds this basis, or is found here by the second look.
+        """
+        while True:
+            snapshot, held = self._hardware.snapshot(), self._ledger.held()
+            self._basis = basis = _Basis(snapshot, layout, _shaping(snapshot, layout, held))
+            if basis.holds(self._hardware.snapshot(), self._ledger.held_here()):
+                return snapshot, held
 
     def published(self, state: PublishState) -> None:
         """What went wrong with publishing is an Event; readiness and log have all of it."""
