@@ -32,6 +32,7 @@ DRIVER = "neuron.coreslice.dev"
 NODE = "node-1"
 POOL = f"{DRIVER}/{NODE}"
 DEADLINE = 20.0
+IDLE = 1.0  # seconds; the publisher puts off a look by 0.03 at most
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 
@@ -188,6 +189,19 @@ class Rig:
     def rights_asked(self) -> bool:
         """Whether it has been told of each of its rights, its last requests of a quiet start."""
         return len(self.server.audit.rows("create", REVIEWS)) >= len(RIGHTS)
+
+    def wait_idle(self) -> int:
+        """Requests until now, once what belongs to the start is over: all rights are asked, then nothing more."""
+        seen = [(0, time.monotonic())]
+
+        def idle() -> bool:
+            requests, now = len(self.server.audit.rows()), time.monotonic()
+            if requests != seen[-1][0]:
+                seen.append((requests, now))
+            return bool(self.server.watches and self.rights_asked() and now - seen[-1][1] > IDLE)
+
+        eventually(idle, "the start is over", seen=self.process.tail)
+        return seen[-1][0]
 
     def wait_ready(self) -> None:
         """Wait until readiness answers SERVING."""

@@ -54,8 +54,7 @@ def test_bc118_node_without_neuron_costs_nothing(rig: Rig, missing: str) -> None
     rig.wait_ready_because("no Neuron hardware on this node")
     looks = rig.kubelet.pod_resources
     assert looks
-    eventually(lambda: looks.lists >= 2 and rig.server.watches and rig.rights_asked(), "the start is over")
-    before, lines, seen = len(rig.server.audit.rows()), len(rig.lines()), looks.lists
+    before, lines, seen = rig.wait_idle(), len(rig.lines()), looks.lists
     eventually(lambda: looks.lists >= seen + 3, "looked again and again")
     assert rig.server.audit.rows()[before:] == []
     assert rig.lines()[lines:] == []

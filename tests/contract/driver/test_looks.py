@@ -1,6 +1,5 @@
 """When a claim that comes or goes makes the driver look at its slices again: exactly when they may become others."""
 
-import time
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
@@ -19,23 +18,8 @@ from dra_driver.simulator.machines import MachinePaths, make_machine
 from tests.contract.driver.conftest import DRIVER, NODE, Rig, eventually, result
 
 CYCLES = 20
-IDLE = 1.0  # seconds; the publisher puts off a look by 0.03 at most
 COUNTED, UNCOUNTED = Server(37, counters=True), Server(37, counters=False)
 OWNER = Owner(NODE, "uid")
-
-
-def quiet(rig: Rig) -> int:
-    """Requests until now, once what belongs to the start is over: all rights are asked for, and then nothing more."""
-    seen = [(0, time.monotonic())]
-
-    def idle() -> bool:
-        requests, now = len(rig.server.audit.rows()), time.monotonic()
-        if requests != seen[-1][0]:
-            seen.append((requests, now))
-        return bool(rig.server.watches and rig.rights_asked() and now - seen[-1][1] > IDLE)
-
-    eventually(idle, "the start is over", seen=rig.process.tail)
-    return seen[-1][0]
 
 
 @pytest.mark.parametrize(("minor", "device"), [(37, "core-0-0"), (37, "chip-0"), (34, "chip-0")])
@@ -44,7 +28,7 @@ def test_claims_cost_one_read_each_and_nothing_else(rig: Rig, minor: int, device
     rig.store.minor = minor
     rig.start()
     refs = [rig.claim(f"c{number}", result(device)) for number in range(CYCLES)]
-    before = quiet(rig)
+    before = rig.wait_idle()
     for ref in refs:
         rig.prepare(ref)
         rig.unprepare(ref)
