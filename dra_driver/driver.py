@@ -105,7 +105,7 @@ class Driver:
         self._finding = threading.Lock()
         self._orphans_reported = False
         self._told: Readiness | None = None
-        self._minor_told: int | None = None
+        self._notes_told: Sequence[slices.Note] = ()
         self._found: Sequence[Finding] = ()
         self._built: Mapping[str, int] = {}  # devices by type in the newest build
 
@@ -179,14 +179,16 @@ class Driver:
     def _build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
         granularity = DeviceType(self._settings.granularity_without_counters.value)
         layout = slices.Layout(server.minor, server.counters, granularity)
-        self._tell_unused_counters(server, layout)
+        devices, held, offer = list(self._hardware.devices().values()), self._ledger.held(), self._settings.offer
+        self._tell_notes(slices.notes(devices, layout=layout, offer=offer, held=held))
         built = slices.build(
             self._pool,
-            list(self._hardware.devices().values()),
+            devices,
             totals(self._hardware.machine()),
             layout=layout,
             generation=generation,
-            held=self._ledger.held(),
+            offer=offer,
+            held=held,
             owner=slices.NodeOwner(owner.name, owner.uid),
         )
         self._built = _by_type(built)
@@ -198,6 +200,8 @@ class Driver:
         self._tell_findings()
         if not self._hardware.machine().chips and not self._ledger.held():
             return self._hardware.missing() or "no Neuron hardware on this node"
+        if not self._settings.offer_types and not self._ledger.held():
+            return "this node's settings offer nothing (--offer-types)"
         return self._neighbours.withheld()
 
     def _neighbours_changed(self) -> None:
@@ -236,17 +240,13 @@ class Driver:
             "or choose what is offered by --granularity-without-counters"
         )
 
-    def _tell_unused_counters(self, server: Server, layout: slices.Layout) -> None:
-        """Once for each version of the server: it would keep counters, but in a layout that isn't built (BC-032)."""
-        minor = server.minor if server.counters and not layout.counted else None
-        if minor is not None and minor != self._minor_told:
-            text = (
-                f"only one granularity ({layout.granularity.value}) is offered here: Kubernetes 1.{minor} has counters "
-                "beside the devices only, and this release publishes them in slices of their own, as from 1.35 on"
-            )
-            log.warning("%s", text)
-            self._on_node("CountersUnused", text)
-        self._minor_told = minor
+    def _tell_notes(self, notes: Sequence[slices.Note]) -> None:
+        """What this server's layout has no room for: each when it is new (BC-032)."""
+        for note in notes:
+            if note not in self._notes_told:
+                log.warning("%s", note.text)
+                self._on_node(note.reason, note.text)
+        self._notes_told = notes
 
     def _claims_changed(self) -> None:
         """What is held shapes the slices where counters don't hold, and where hardware has gone."""
