@@ -208,6 +208,9 @@ class Settings(BaseModel):
         )
 
 
+OFFER = tuple(name for name in Settings.model_fields if name.startswith("offer_"))
+
+
 def add_arguments(parser: argparse.ArgumentParser, names: Collection[str] = ()) -> None:
     """One flag a setting, or for these only; unset ones stay None, so that the environment can speak."""
     for name, field in Settings.model_fields.items():
@@ -233,6 +236,17 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Setti
         return Settings.model_validate(given)
     except ValidationError as error:
         raise SettingsError("; ".join(_told(entry) for entry in error.errors())) from error
+
+
+def load_offer(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Offer:
+    """The offer alone, for commands that show what a node would publish; of its settings and variables only.
+
+    Raises:
+        SettingsError: as `load`.
+    """
+    given = {name: getattr(arguments, name, None) for name in OFFER}
+    known = {_env(name): environment.get(_env(name), "") for name in OFFER}
+    return load(argparse.Namespace(node_name="any", **given), known).offer
 
 
 def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:

@@ -30,8 +30,9 @@ def left_out(free: Collection[Device], fitting: Collection[Device], minor: int) 
     if not found:
         return ""
     return (
-        f"Kubernetes 1.{minor} keeps counters and devices in one slice of at most "
-        f"{limits.DEVICES_PER_COMBINED_SLICE} devices, so here {'; '.join(found)}; from 1.35 on all are offered"
+        f"Kubernetes 1.{minor} keeps counters beside the devices only, in one slice of at most "
+        f"{limits.DEVICES_PER_COMBINED_SLICE} devices and {limits.COUNTERS_PER_COMBINED_SLICE} counters: "
+        f"here {'; '.join(found)}; from 1.35 on all are offered"
     )
 
 

@@ -8,6 +8,7 @@ have devices of the same number of cores on one machine, so a class that selects
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from dra_driver.errors import CoresliceError
@@ -47,10 +48,11 @@ class Device:
         return self.type in (DeviceType.CORE, DeviceType.CORE_RUN)
 
 
+@lru_cache(maxsize=4)  # a machine is looked at every half minute and is the same for months
 def devices(machine: Machine, *, lnc: int = 1) -> tuple[Device, ...]:
     """Everything that could be offered of a machine, in publishing order; what is offered, `Offer` says.
 
-    `lnc` concerns chips that know LNC 2; others have 1.
+    `lnc` concerns chips that know LNC 2; others have 1. Read-only.
     """
     if lnc not in (1, 2):
         raise InventoryError(f"logical NeuronCore configuration {lnc} doesn't exist: it is 1 or 2")
