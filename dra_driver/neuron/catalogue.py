@@ -97,7 +97,12 @@ def lookup(product_name: str) -> Size | None:
 
     SageMaker hosts are the same hardware under the prefix `ml.`.
     """
-    return SIZES.get(product_name.removeprefix("ml."))
+    return SIZES.get(unprefixed(product_name))
+
+
+def unprefixed(product_name: str) -> str:
+    """A size without SageMaker's `ml.`."""
+    return product_name.removeprefix("ml.")
 
 
 def instance_is_neuron(product_name: str) -> bool:

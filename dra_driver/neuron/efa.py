@@ -3,6 +3,8 @@
 The values are AWS's published ones; a size that isn't here has none.
 """
 
+from dra_driver.neuron.catalogue import unprefixed
+
 
 def _bdfs(text: str) -> tuple[str, ...]:
     return tuple(f"0000:{each}.0" for each in text.split())
@@ -27,4 +29,4 @@ _ADAPTERS = {
 
 def adapters(size: str) -> tuple[str, ...]:
     """The PCI addresses of the adapters by chip, empty where the size has none that are known."""
-    return _ADAPTERS.get(size.removeprefix("ml."), ())
+    return _ADAPTERS.get(unprefixed(size), ())
