@@ -37,7 +37,7 @@ from dra_driver.kubelet.sockets import prepare_plugin_dir
 from dra_driver.kubelet.types import ClaimRef, DeviceHealth, DeviceState, RegistrationState, RegistrationStatus
 from dra_driver.measured import MeasuredClaims
 from dra_driver.observe.metrics import Labels, Metrics, MetricsServer
-from dra_driver.settings import Granularity, Settings
+from dra_driver.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -177,8 +177,7 @@ class Driver:
         )
 
     def _build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
-        granularity = DeviceType(self._settings.granularity_without_counters.value)
-        layout = slices.Layout(server.minor, server.counters, granularity)
+        layout = self._layout(server)
         devices, held, offer = list(self._hardware.devices().values()), self._ledger.held(), self._settings.offer
         self._tell_notes(slices.notes(devices, layout=layout, offer=offer, held=held))
         built = slices.build(
@@ -193,6 +192,11 @@ class Driver:
         )
         self._built = _by_type(built)
         return built
+
+    def _layout(self, server: Server) -> slices.Layout:
+        return slices.Layout(
+            server.minor, server.counters, DeviceType(self._settings.granularity_without_counters.value)
+        )
 
     def _withhold(self, node: dict[str, Any]) -> str:
         """Why nothing may be published; the Node object was just read."""
@@ -233,9 +237,10 @@ class Driver:
 
     def _without_counters(self, why: str) -> str:
         """The same for as long as the cause is, or each change of the slices would be another Event."""
-        whole = self._settings.granularity_without_counters is Granularity.CHIP
+        kind = slices.granularity(self._layout(Server(0, counters=False)), self._settings.offer)
+        offered = "whole chips" if kind is DeviceType.CHIP else "single cores"
         return (
-            f"only {'whole chips' if whole else 'single cores'} are offered here, since nothing would keep chips and "
+            f"only {offered} are offered here, since nothing would keep chips and "
             f"their cores apart: {why}; turn the gate on for API server, scheduler, controller manager and kubelet, "
             "or choose what is offered by --granularity-without-counters"
         )

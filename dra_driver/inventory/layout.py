@@ -65,7 +65,8 @@ def select(
     """What is listed of a machine's devices besides those that are held (`kept`, as they were published)."""
     free = offer.of(devices)
     if not layout.counters:
-        return _uncounted(free, kept, _granularity(layout, offer), order)
+        listing = _uncounted(free, kept, granularity(layout, offer), order)
+        return replace(listing, notes=_nothing_left(free, offer))
     free = [device for device in free if not _cut_otherwise(device, kept, layout)]
     if not layout.combined:
         listing = _listing((*free, *kept), kept, order)
@@ -111,12 +112,22 @@ def _identity(devices: Iterable[Device]) -> Identity:
     return Identity.of(cores)
 
 
-def _granularity(layout: Layout, offer: Offer) -> DeviceType:
-    """The one that is set, or the one that is offered where only one of the two is."""
+def granularity(layout: Layout, offer: Offer) -> DeviceType:
+    """What is listed where counters don't hold: what is set, or the one of the two that is offered at all."""
     if layout.granularity not in _ONE_GRANULARITY:
         raise InventoryError(f"without counters either cores or chips are listed, not {layout.granularity.value!r}")
     offered = [kind for kind in _ONE_GRANULARITY if kind in offer.types]
     return offered[0] if len(offered) == 1 else layout.granularity
+
+
+def _nothing_left(free: Sequence[Device], offer: Offer) -> tuple[Note, ...]:
+    if not free or not offer.types.isdisjoint(_ONE_GRANULARITY):
+        return ()
+    text = (
+        "nothing is offered here: without counters only chips or only single cores can be, and the offer of this "
+        "node has neither (--offer-types)"
+    )
+    return (Note("LayoutLimited", text),)
 
 
 def _uncounted(free: Iterable[Device], kept: Sequence[Device], kind: DeviceType, order: Order) -> Listing:

@@ -26,7 +26,7 @@ class Runs(StrEnum):
 class Offer:
     """What is left out of what the hardware has. The default leaves out core runs where they are unproven."""
 
-    types: Collection[DeviceType] = EVERY_TYPE
+    types: frozenset[DeviceType] = EVERY_TYPE
     core_counts: Collection[int] = ()  # of cores and runs, in logical cores; empty for all
     chip_counts: Collection[int] = ()  # of chips and groups; empty for all
     chips_with_cores: int | None = None  # cores and runs on the first so many chips only; None for all

@@ -12,10 +12,10 @@ from typing import Any
 
 from dra_driver.inventory import counters, limits
 from dra_driver.inventory.devices import Device, InventoryError, from_wire, publishing_order
-from dra_driver.inventory.layout import Layout, Listing, Note, Order, select
+from dra_driver.inventory.layout import Layout, Listing, Note, Order, granularity, select
 from dra_driver.inventory.offer import Offer
 
-__all__ = ["Layout", "NodeOwner", "Note", "Offer", "Pool", "build", "notes", "slice_name"]
+__all__ = ["Layout", "NodeOwner", "Note", "Offer", "Pool", "build", "granularity", "notes", "slice_name"]
 
 Wire = dict[str, Any]
 Held = Mapping[str, Mapping[str, Any]]  # device name → the device as it was published
