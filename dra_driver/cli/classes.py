@@ -12,8 +12,8 @@ from dra_driver.inventory.classes import SizedClass, sized_classes
 from dra_driver.inventory.devices import Device, DeviceType, devices
 from dra_driver.inventory.offer import Offer
 from dra_driver.neuron.catalogue import SIZES, Size, lookup
-from dra_driver.neuron.nominal import nominal
 from dra_driver.settings import OFFER, add_arguments, load_offer
+from dra_driver.simulator.nominal import nominal
 
 GOOD, FAILED, WRONG_USE = 0, 1, 2
 LETTERS = {DeviceType.CORE: "c", DeviceType.CORE_RUN: "r", DeviceType.CHIP: "C", DeviceType.CHIP_GROUP: "G"}

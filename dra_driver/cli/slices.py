@@ -17,9 +17,9 @@ from dra_driver.inventory.slices import Layout, NodeOwner, Note, Pool, build, no
 from dra_driver.inventory.summary import SCAN_COST, Summary, summarise
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
-from dra_driver.neuron.nominal import nominal
 from dra_driver.neuron.sysfs import read_machine
 from dra_driver.settings import DRIVER_NAME, OFFER, Granularity, add_arguments, load_offer
+from dra_driver.simulator.nominal import nominal
 
 GOOD, FAILED, WRONG_USE = 0, 1, 2
 OLDEST_MINOR = 34

@@ -10,7 +10,7 @@ from dra_driver.inventory.devices import DeviceType, devices
 from dra_driver.inventory.offer import Offer
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
-from dra_driver.neuron.nominal import nominal
+from dra_driver.simulator.nominal import nominal
 
 MakeMachine = Callable[..., Machine]
 Wire = dict[str, Any]

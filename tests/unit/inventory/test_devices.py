@@ -19,7 +19,7 @@ from dra_driver.inventory.devices import (
 )
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
-from dra_driver.neuron.nominal import nominal
+from dra_driver.simulator.nominal import nominal
 
 MakeMachine = Callable[..., Machine]
 

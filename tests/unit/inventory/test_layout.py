@@ -13,7 +13,7 @@ from dra_driver.inventory.slices import notes
 from dra_driver.neuron import links
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Chip, Machine
-from dra_driver.neuron.nominal import nominal
+from dra_driver.simulator.nominal import nominal
 
 Wire = dict[str, Any]
 Build = Callable[..., list[Wire]]

@@ -8,8 +8,8 @@ from dra_driver.errors import SettingsError
 from dra_driver.inventory.devices import Device, DeviceType, devices
 from dra_driver.inventory.offer import Offer, Runs
 from dra_driver.neuron.catalogue import SIZES
-from dra_driver.neuron.nominal import nominal
 from dra_driver.settings import OFFER, add_arguments, load_offer, parse
+from dra_driver.simulator.nominal import nominal
 
 
 def given(offer: Offer, size: str, lnc: int = 1) -> dict[str, int]:

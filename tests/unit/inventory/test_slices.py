@@ -11,7 +11,7 @@ from dra_driver.inventory.offer import Offer, Runs
 from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build, slice_name
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
-from dra_driver.neuron.nominal import nominal
+from dra_driver.simulator.nominal import nominal
 
 Wire = dict[str, Any]
 Build = Callable[..., list[Wire]]

@@ -13,7 +13,7 @@ from dra_driver.inventory.devices import DeviceType, devices, totals
 from dra_driver.inventory.slices import Layout, Pool, build
 from dra_driver.inventory.summary import Summary, summarise
 from dra_driver.neuron.catalogue import SIZES
-from dra_driver.neuron.nominal import nominal
+from dra_driver.simulator.nominal import nominal
 
 Build = Callable[..., list[dict[str, Any]]]
 GOLDEN = Path(__file__).with_name("layouts.txt")
