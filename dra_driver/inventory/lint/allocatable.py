@@ -9,13 +9,11 @@ Decoded = Mapping[str, Any]
 
 
 def mappings(at: At, found: Decoded, capacity: Decoded) -> None:
-    """`nodeAllocatableResourceMappings` of 1.36."""
+    """`nodeAllocatableResourceMappings` of 1.36; without a multiplier that is 1, so an empty one is good."""
     for name, mapping in found.items():
         here = at[name]
         if "/" in name and "kubernetes.io/" not in name:
             here.refuse("native-resource", f"{name!r} isn't a resource of Kubernetes' own")
-        if not mapping.keys() & {"allocationMultiplier", "capacityKey"}:
-            here.refuse("mapping-empty", "allocationMultiplier or capacityKey must be set")
         _positive(here, mapping, "allocationMultiplier")
         _capacity_key(here, mapping, capacity)
 

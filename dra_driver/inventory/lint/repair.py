@@ -110,7 +110,7 @@ def _missing(at: At, found: Wire, common: frozenset[str]) -> None:
     listed = spec.get("devices") if isinstance(spec, Mapping) else None
     for index, device in enumerate(listed if isinstance(listed, list | tuple) else ()):
         attributes = device.get("attributes") if isinstance(device, Mapping) else None
-        for key in sorted(common - set(attributes or ())):
+        for key in sorted(common - set(attributes if isinstance(attributes, Mapping) else ())):
             at["spec"]["devices"][index]["attributes"][key].refuse("attribute-missing", "every device must have it")
 
 

@@ -51,6 +51,11 @@ class Server:
         return self.gates.issuperset(gates)
 
 
+def gates(minor: int) -> dict[str, bool]:
+    """The gates that a minor has, with their defaults."""
+    return {gate: minor >= on for gate, (since, on) in _GATES.items() if minor >= since}
+
+
 def server(minor: int, features: Mapping[str, bool] | None = None) -> Server:
     """The server of a minor (37 stands for 1.37) with its default gates, but for those in `features`."""
     if minor < OLDEST:
@@ -58,7 +63,7 @@ def server(minor: int, features: Mapping[str, bool] | None = None) -> Server:
             f"slices can't be judged for Kubernetes 1.{minor}: resource.k8s.io/v1 came with 1.{OLDEST}"
         )
     minor = min(minor, NEWEST)
-    known = {gate: minor >= on for gate, (since, on) in _GATES.items() if minor >= since}
+    known = gates(minor)
     if unknown := sorted(set(features or {}) - set(known)):
         text = f"Kubernetes 1.{minor} has no feature gate {', '.join(unknown)} for slices; it has {', '.join(known)}"
         raise CoresliceError(text)

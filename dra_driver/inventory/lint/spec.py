@@ -114,6 +114,10 @@ def _partition_type(at: At, spec: Decoded, name: str) -> None:
     drawing = [(i, found) for i, found in enumerate(spec.get("devices", ())) if found.get("consumesCounters")]
     if not drawing:
         here.refuse("partition-type", "only for a slice with devices that consume counters")
+    if any(finding.path == here.path and finding.severity == "refused" for finding in at.sink):
+        return  # no device can have a key that isn't one
+    if name.count("/") == 1:  # stricter than for keys of attributes, which may have capitals there
+        names.dns_subdomain(here, name.partition("/")[0])
     bare = name.removeprefix(f"{spec.get('driver', '')}/")
     for index, found in drawing:
         attributes = found.get("attributes", {})

@@ -23,7 +23,23 @@ STRINGS = ("", "x", "x" * 64, "x" * 65, "é" * 32, "é" * 33, "日本", None, 5,
 PLAIN = ("1", "0", "2", "8", "10", "64", "1k", "1Ki", "1Mi", "32Gi", "1.5Gi", "100m", "2500m", "1e3", "5", 4, 1.5)
 ODD = ("-1", "-1500m", "1n", "0.1n", "0.0000000001", "1E", "16Ei", "9223372036854775807", "9223372036854775808")
 ODDER = ("18446744073709551616", "1e30", "+5", ".5", "5.", "+", ".", "1e-3", "1.Ki", "0.5Ki", "1e5", "1E3", "007")
-NO_QUANTITY = ("abc", "", " ", "1 Gi", "1Gi5", "1e", "1ki", "1KI", "0x10", "1,5", "١", None, True, {}, [])
+NO_QUANTITY: tuple[Any, ...] = (
+    "abc",
+    "",
+    " ",
+    "1 Gi",
+    "1Gi5",
+    "1e",
+    "1ki",
+    "1KI",
+    "0x10",
+    "1,5",
+    "\u0661",
+    None,
+    True,
+    {},
+    [],
+)
 QUANTITIES = (*PLAIN * 3, *ODD, *ODDER, *NO_QUANTITY)
 LABEL_KEYS = (
     "a",
@@ -60,7 +76,25 @@ NATIVE = (
     "kubernetes.io/x",
     "",
 )
-ANYTHING = (None, "", "x", 0, 1, -1, 1.5, True, False, [], {}, [None], {"x": None}, [{}], {"": {}}, "1", ["a"])
+ANYTHING: tuple[Any, ...] = (
+    None,
+    "",
+    "x",
+    0,
+    1,
+    -1,
+    1.5,
+    True,
+    False,
+    [],
+    {},
+    [None],
+    {"x": None},
+    [{}],
+    {"": {}},
+    "1",
+    ["a"],
+)
 
 
 class Fuzz(random.Random):
@@ -130,7 +164,7 @@ class Fuzz(random.Random):
 
     def full(self, spec: Wire) -> None:
         """At a limit, or one above."""
-        bare = [{"name": f"d-{i}"} for i in range(self.choice((63, 64, 65, 127, 128, 129)))]
+        bare: list[Wire] = [{"name": f"d-{i}"} for i in range(self.choice((63, 64, 65, 127, 128, 129)))]
         spec["devices"] = bare
         heavy = self.choice(("", "", "taint", "counter", "list", "empty"))
         last = bare[-1]
@@ -141,7 +175,7 @@ class Fuzz(random.Random):
         elif heavy == "list":
             last["attributes"] = {"a": {"strings": ["x"]}}
         elif heavy == "empty":
-            last |= {"taints": [], "consumesCounters": []}
+            last.update({"taints": [], "consumesCounters": []})
 
     def device(self, index: int) -> Wire:
         attributes = {"type": {"string": "core"}, "index": {"int": index}, "driverVersion": {"version": "2.30.2+0"}}
@@ -219,7 +253,7 @@ class Fuzz(random.Random):
         spec.pop("allNodes", None)
         spec["perDeviceNodeSelection"] = True
         for device in spec["devices"]:
-            device |= self.choice(({"nodeName": "node-1"}, {"allNodes": True}, {"nodeSelector": self.selector()}))
+            device.update(self.choice(({"nodeName": "node-1"}, {"allNodes": True}, {"nodeSelector": self.selector()})))
 
     def selector(self) -> Wire:
         return {"nodeSelectorTerms": [self.term() for _ in range(self.choice((1, 1, 1, 2, 0)))]}
@@ -259,6 +293,8 @@ class Fuzz(random.Random):
     def anywhere(self, made: Wire) -> None:
         """Any value replaced, removed or doubled; any field added."""
         places = [(inside, key) for inside, key in walk(made) if key not in ("apiVersion", "kind")]
+        if not places:
+            return
         inside, key = self.choice(places)
         match self.randrange(5):
             case 0:

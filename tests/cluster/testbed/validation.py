@@ -37,12 +37,25 @@ def program(minor: int) -> Path:
 
 def verdicts(minor: int, slices: Iterable[Any], features: Mapping[str, bool] | None = None) -> Iterator[Verdict]:
     """One for each slice, in order."""
-    gates = ",".join(f"{name}={str(on).lower()}" for name, on in (features or {}).items())
+    asked = {**(features or {}), **_companions(minor, features or {})}
+    gates = ",".join(f"{name}={str(on).lower()}" for name, on in asked.items())
     command = [str(program(minor)), f"--feature-gates={gates}"]
     lines = "".join(json.dumps(found) + "\n" for found in slices)
-    done = subprocess.run(command, input=lines, check=True, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, input=lines, check=True, stdout=subprocess.PIPE, text=True, timeout=600)
     for line in done.stdout.splitlines():
         yield _verdict(json.loads(line))
+
+
+def _companions(minor: int, features: Mapping[str, bool]) -> dict[str, bool]:
+    """Gates without a say in slices that a server doesn't start without."""
+    found = {}
+    if features.get("DRAPartitionableDevicesType"):
+        found["DRAResourcePoolStatus"] = True
+    if minor >= 37 and not features.get("DRADeviceTaints", True):
+        found["DRADeviceTaintRules"] = False
+    if minor >= 36 and not features.get("DRAResourceClaimDeviceStatus", True):
+        found["DRAResourceClaimGranularStatusAuthorization"] = False
+    return found
 
 
 def _verdict(answer: Mapping[str, Any]) -> Verdict:
