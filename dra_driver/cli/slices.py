@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dra_driver.cli import lint
 from dra_driver.errors import CoresliceError
 from dra_driver.inventory.devices import DeviceType, devices, totals
 from dra_driver.inventory.offer import Offer
@@ -47,11 +48,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("--granularity-without-counters", type=Granularity, default="chip", help="chip or core")
     add_arguments(parser, OFFER)
+    lint.add_arguments(parser)
     parser.add_argument("-o", "--output", choices=("yaml", "json", "table"), default="json")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints a v1 List or a summary: 0 good, 1 nothing to publish or an unreadable tree, 2 wrong use."""
+    if args.lint is not None:
+        return lint.run(args)
     if args.machine is not None and (fault := _misused(args)):
         print(f"coreslice slices: {fault}", file=sys.stderr)
         return WRONG_USE

@@ -20,6 +20,14 @@ _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 AWS_DOMAIN = "resource.aws.com"
 
+# On every device of every size: what classes and users may select on.
+COMMON = frozenset(
+    (
+        *("type", "index", "chips", "cores", "firstCore"),
+        *("logicalNeuronCore", "maxLogicalNeuronCore", "family", "instanceType", "driverVersion"),
+    )
+)
+
 
 def common(machine: Machine, chip: Chip, *, lnc: int) -> dict[str, Wire]:
     """What every device of that chip says about the hardware."""

@@ -17,11 +17,13 @@ from testbed.slicefuzz import Fuzz
 from testbed.validation import MINORS, Verdict, verdicts
 
 from dra_driver.cli.main import main
+from dra_driver.inventory.attributes import COMMON
 from dra_driver.inventory.lint import server as gate
 from dra_driver.inventory.lint.findings import Finding, Severity
 from dra_driver.inventory.lint.linter import lint, slices
 from dra_driver.inventory.lint.repair import repair
 from dra_driver.neuron.catalogue import SIZES
+from dra_driver.settings import DRIVER_NAME
 
 pytestmark = [pytest.mark.go, pytest.mark.timeout(3600)]
 
@@ -149,14 +151,14 @@ def published(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Wire]
 @pytest.mark.parametrize("minor", FUZZED)
 @pytest.mark.parametrize("counters", [True, False])
 def test_what_we_publish_for_every_size_is_stored_as_it_is_sent(
-    minor: int, counters: bool, capsys: pytest.CaptureFixture[str]
+    minor: int, *, counters: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And each pool is complete, its counters enough, its common attributes on every device."""
     features: Mapping[str, bool] = {gate.PARTITIONABLE: True} if counters else {}
     flags = [f"--server-version=1.{minor}", *([] if counters else ["--without-counters"])]
     pools = [published(capsys, "--machine", size, "--lnc", lnc, *flags) for size in SIZES for lnc in ("1", "2")]
     for pool in pools:
-        assert lint(pool, minor=minor, features=features) == []
+        assert lint(pool, minor=minor, features=features, common={DRIVER_NAME: COMMON}) == []
     sent = list(slices([item for pool in pools for item in pool]))
     assert len(sent) >= len(pools)
     for item, verdict in zip(sent, verdicts(minor, sent, features), strict=True):

@@ -5,7 +5,7 @@ stores all of it but the fields with a finding of severity `dropped`. Tests hold
 the real servers. Admission, quota and the size of the whole object are outside.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from dra_driver.inventory.lint import gates, metadata, pools, schema, spec
@@ -16,20 +16,24 @@ Wire = Mapping[str, Any]
 
 
 def lint(
-    objects: Iterable[Any], *, minor: int, features: Mapping[str, bool] | None = None, common: Iterable[str] = ()
+    objects: Iterable[Any],
+    *,
+    minor: int,
+    features: Mapping[str, bool] | None = None,
+    common: Mapping[str, Collection[str]] | None = None,
 ) -> list[Finding]:
     """Findings on all ResourceSlices among `objects`; `List`s are looked into, other kinds passed over.
 
     `minor`: 37 stands for 1.37. `features`: feature gates that differ from the minor's defaults. `common`:
-    attributes that every device must have, since selectors read them. Raises CoresliceError for a minor or
-    gate that doesn't exist.
+    by driver the attributes that each of its devices must have, since selectors read them. Raises
+    CoresliceError for a minor or gate that doesn't exist.
     """
     judge, findings, decoded = server(minor, features), list[Finding](), list[pools.Named]()
     for index, found in enumerate(slices(objects)):
         name, stored = check(found, judge, findings, index)
         if stored is not None:
             decoded.append((name, stored))
-    pools.check(decoded, judge, findings, frozenset(common))
+    pools.check(decoded, judge, findings, common or {})
     return findings
 
 

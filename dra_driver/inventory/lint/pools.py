@@ -6,7 +6,7 @@ device lacks stops pods on every node.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -19,8 +19,8 @@ Named = tuple[str, Decoded]  # name of the slice, decoded spec
 Totals = Mapping[str, Mapping[str, Fraction]]  # counter set → counter → value
 
 
-def check(slices: Sequence[Named], judge: Server, sink: list[Finding], common: frozenset[str]) -> None:
-    """All findings on decoded specs; each pool is driver and pool name."""
+def check(slices: Sequence[Named], judge: Server, sink: list[Finding], common: Mapping[str, Collection[str]]) -> None:
+    """All findings on decoded specs; each pool is driver and pool name. `common`: attributes by driver."""
     for name, count in Counter(name for name, _ in slices).items():
         if count > 1:
             At(judge, name, sink)["metadata"]["name"].warn("slice-name-twice", f"{count} slices have this name")
@@ -29,8 +29,8 @@ def check(slices: Sequence[Named], judge: Server, sink: list[Finding], common: f
         at = At(judge, name, sink)["spec"]
         _single(at, spec)
         pools[spec.get("driver", ""), spec.get("pool", {}).get("name", "")].append((at, spec))
-    for members in pools.values():
-        _pool(_newest(members), common)
+    for (driver, _), members in pools.items():
+        _pool(_newest(members), frozenset(common.get(driver, ())))
 
 
 def _single(at: At, spec: Decoded) -> None:

@@ -10,7 +10,7 @@ from dra_driver.inventory.lint.nodes import chosen
 
 Decoded = Mapping[str, Any]
 DEVICES = 128
-COUNTERS_134, CONSUMED_134, CONSUMED_SLICE_134 = 32, 32, 1024  # in all sets, of a device, of all devices
+CONSUMED_134 = 32  # counters that one device names
 OPERATIONS = ("NodePrepareResources", "NodeUnprepareResources", "*")
 _WHERE = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 
@@ -82,8 +82,10 @@ def _together(at: At, spec: Decoded) -> None:
     """The layout of 1.34: what a device draws on must be in the same slice (BC-032)."""
     sets = {found.get("name", ""): found.get("counters", {}) for found in spec.get("sharedCounters", ())}
     totals = [sum(len(found.get("counters", {})) for found in spec.get("sharedCounters", ()))]
-    if totals[0] > COUNTERS_134:
-        at["sharedCounters"].refuse("counter-count", f"{totals[0]} counters, 1.34 takes {COUNTERS_134} in a slice")
+    if totals[0] > limits.COUNTERS_PER_COMBINED_SLICE:
+        at["sharedCounters"].refuse(
+            "counter-count", f"{totals[0]} counters, 1.34 takes {limits.COUNTERS_PER_COMBINED_SLICE} in a slice"
+        )
     used = []
     for index, found in enumerate(spec.get("devices", ())):
         here, entries = at["devices"][index], found.get("consumesCounters", [])
@@ -92,8 +94,10 @@ def _together(at: At, spec: Decoded) -> None:
             here.refuse("consumed-counters", f"{used[-1]} counters, 1.34 takes {CONSUMED_134} of a device")
         for number, entry in enumerate(entries):
             _reference(here["consumesCounters"][number], entry, sets)
-    if sum(used) > CONSUMED_SLICE_134:
-        at["devices"].refuse("consumed-counters", f"{sum(used)} counters, 1.34 takes {CONSUMED_SLICE_134} in all")
+    if sum(used) > limits.DRAWS_PER_COMBINED_SLICE:
+        at["devices"].refuse(
+            "consumed-counters", f"{sum(used)} counters, 1.34 takes {limits.DRAWS_PER_COMBINED_SLICE} in all"
+        )
 
 
 def _reference(at: At, entry: Decoded, sets: Mapping[str, Decoded]) -> None:
