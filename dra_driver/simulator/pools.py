@@ -50,6 +50,7 @@ class Pool:
     everywhere: Mapping[str, Draws]  # every device of the pool by name, also of other nodes
     totals: Draws
     problem: str = ""  # why nothing may be allocated from it
+    here: bool = True  # whether any of its slices reaches the node
 
     def available(self, in_use: Collection[DeviceId]) -> dict[tuple[str, str], Decimal]:
         """Counters less what devices in use draw.
@@ -105,7 +106,8 @@ def _pool(driver: str, name: str, found: Sequence[Mapping[str, Any]], node: str)
     problem = _incomplete(current) or _invalid(
         current, names, Counter(each["name"] for each in sets), everywhere, totals
     )
-    return Pool(driver, name, tuple(candidates), everywhere, totals, problem)
+    here = any(_reaches(item["spec"], node) for item in current)
+    return Pool(driver, name, tuple(candidates), everywhere, totals, problem, here)
 
 
 def _incomplete(current: Sequence[Mapping[str, Any]]) -> str:

@@ -298,7 +298,7 @@ def test_more_than_a_claim_may_hold_fails_at_once(
     wanted = {"name": "r", "exactly": {"deviceClassName": "core", "count": MAX_DEVICES}}
     assert len(devices(make_claim("a", wanted), slices=slices)) == MAX_DEVICES
     wanted["exactly"] = {"deviceClassName": "core", "count": MAX_DEVICES + 1}
-    with pytest.raises(Unallocatable):
+    with pytest.raises(AllocationError, match="a claim can have 32"):
         devices(make_claim("a", wanted), slices=slices)
 
 
