@@ -19,7 +19,6 @@ from dra_driver.simulator.machines import (
 )
 
 OTHER_BOOT_ID = "0d9f7a52-6c1b-4f0e-8a35-b1c7e2d4f688"
-_LINKS_FOR = {"Inf2": lambda chips: chips in (6, 12)}  # others that print them from a table: multiples of sixteen
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,11 @@ def _missing(paths: MachinePaths, value: str) -> None:
     family = (paths.chip(gone) / "info/architecture/instance_type").read_text().strip()
     remove_chip(paths, gone)
     left = _indices(paths)
-    complete = _LINKS_FOR.get(family, lambda chips: chips % 16 == 0)
+    complete = len(left) in (6, 12) if family == "Inf2" else len(left) % 16 == 0
     for index in left:
         if family == "Inf1":  # its links are read live from the hardware
             _set_links(paths, index, [link for link in _links(paths, index) if link != gone])
-        elif not complete(len(left)):
+        elif not complete:
             _set_links(paths, index, [])
 
 

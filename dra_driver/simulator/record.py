@@ -6,6 +6,7 @@ the boot id by the simulator's. Host name, addresses, processes, logs and other 
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from dra_driver.simulator.machines import BOOT_ID, MachineError, MachinePaths, m
 
 _CHIPS = Path("devices/virtual/neuron_device")
 _LONGEST = 1 << 16
+_IDENTITY = re.compile(r"[0-9a-fA-F]{16}")
 _IDENTITIES = ("server_id", "reservation_id")  # of the class: UltraServer and reservation
 
 
@@ -45,10 +47,12 @@ class Recording:
         return text
 
     def _alias(self, text: str) -> str:
-        """Blanks (zeros, ones) stay; whatever else is there becomes a number that is nobody's."""
-        if not serial_number(text) and set(text.lower()) <= set("0f"):
-            return text
-        return self._aliases.setdefault(text, f"c0ffee{len(self._aliases) + 1:010x}")
+        """A number that is nobody's for one that is somebody's; what a dead register reads as stays."""
+        if _IDENTITY.fullmatch(text):
+            return (
+                self._aliases.setdefault(text, f"c0ffee{len(self._aliases) + 1:010x}") if serial_number(text) else text
+            )
+        return "x" * len(text)
 
 
 def record(root: Path, *, sysfs_root: Path, proc_root: Path) -> Recording:
