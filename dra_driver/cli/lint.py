@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def _verdict(count: int, minor: int, findings: list[Finding]) -> str:
     numbers = {kind: sum(finding.severity is kind for finding in findings) for kind in Severity}
     told = ", ".join(f"{number} {kind}" for kind, number in numbers.items() if number)
-    return f"{count} slices for Kubernetes 1.{minor}: {told or 'nothing to say'}"
+    return f"{count} slice{'' if count == 1 else 's'} for Kubernetes 1.{minor}: {told or 'nothing to say'}"
 
 
 def _gates(text: str) -> dict[str, bool]:

@@ -82,7 +82,7 @@ def _pool(members: Sequence[tuple[At, Decoded]], common: frozenset[str]) -> None
 def _complete(members: Sequence[tuple[At, Decoded]]) -> None:
     for at, spec in members:
         if (promised := spec.get("pool", {}).get("resourceSliceCount", 0)) != len(members):
-            text = f"{promised} slices are promised and {len(members)} are there: the pool isn't used until that fits"
+            text = f"the pool has {len(members)} of {promised} slices: it isn't used until that fits"
             at["pool"]["resourceSliceCount"].warn("pool-incomplete", text)
 
 
