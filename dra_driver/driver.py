@@ -312,11 +312,13 @@ class Driver:
         """New ones as Events; the log has them from whoever found them."""
         with self._finding:
             around = self._neighbours.findings()
-            now = [*self._hardware.findings(), *self._damaged_records(), *around]
+            hardware = self._hardware.findings()
+            now = [*hardware, *self._damaged_records(), *around]
             for finding in now:
                 if finding not in self._found:
                     self._on_node(finding.reason, finding.text)
             self._found = now
+            self._metrics.hardware_problems(len(hardware))
             self._metrics.conflicts(finding.reason for finding in around)
 
     def _damaged_records(self) -> list[Finding]:

@@ -13,6 +13,8 @@ from dra_driver.neuron.links import Fabric
 from dra_driver.neuron.machine import Chip, Machine
 from dra_driver.neuron.topology import Topology, topology
 
+_SHOWN = 8  # links named of each kind: the text goes into an Event
+
 
 def contradictions(machine: Machine) -> tuple[str, ...]:
     """One sentence each, in a stable order; empty for a machine that agrees with itself and with its size."""
@@ -75,8 +77,8 @@ def _strangers(machine: Machine, size: Size | None) -> Iterator[str]:
 
 
 def _one_way(shape: Topology) -> Iterator[str]:
-    for chip, other in shape.one_way:
-        yield f"chip {chip} reports a link to chip {other}, which reports none back; it doesn't count"
+    if shape.one_way:
+        yield f"links that one chip reports and the other doesn't ({_pairs(shape.one_way)}) don't count"
 
 
 def _links(machine: Machine, size: Size, shape: Topology) -> Iterator[str]:
@@ -91,14 +93,20 @@ def _links(machine: Machine, size: Size, shape: Topology) -> Iterator[str]:
         yield text if shape.fabric is Fabric.SWITCHED else f"{text}, so no group of chips is published"
         return
     told = shape.links | {(min(pair), max(pair)) for pair in shape.one_way}
-    for chip, other in sorted(own - told):
-        yield f"no link between chips {chip} and {other} is reported, though a {name} has one"
-    for chip, other in sorted(told - own):
-        yield f"a link between chips {chip} and {other} is reported, which a {name} doesn't have"
+    if silent := sorted(own - told):
+        yield f"links that a {name} has aren't reported: {_pairs(silent)}"
+    if strange := sorted(told - own):
+        yield f"links are reported that a {name} doesn't have: {_pairs(strange)}"
 
 
 def _chips(indices: Sequence[int]) -> str:
     return f"chips {_list(indices)} have" if len(indices) > 1 else f"chip {_list(indices)} has"
+
+
+def _pairs(of: Sequence[tuple[int, int]]) -> str:
+    """`2-3, 4-5`; only the first of many."""
+    more = f" and {len(of) - _SHOWN} more" if len(of) > _SHOWN else ""
+    return _list(f"{chip}-{other}" for chip, other in of[:_SHOWN]) + more
 
 
 def _list(of: Iterable[object]) -> str:

@@ -102,19 +102,30 @@ def test_chips_of_another_family() -> None:
 
 def test_a_link_that_one_end_reports() -> None:
     of = machine("inf2.24xlarge", links={2: {1}})
-    assert contradictions(of) == ("chip 3 reports a link to chip 2, which reports none back; it doesn't count",)
+    assert contradictions(of) == ("links that one chip reports and the other doesn't (3-2) don't count",)
     assert (2, 3) not in groups(of)
 
 
 def test_a_dead_link() -> None:
     of = machine("inf2.24xlarge", links={2: {1}, 3: {4}})
-    assert contradictions(of) == ("no link between chips 2 and 3 is reported, though a inf2.24xlarge has one",)
+    assert contradictions(of) == ("links that a inf2.24xlarge has aren't reported: 2-3",)
 
 
 def test_a_link_that_the_size_does_not_have() -> None:
     of = machine("inf2.24xlarge", links={0: {1, 3}, 3: {2, 4, 0}})
-    assert contradictions(of) == ("a link between chips 0 and 3 is reported, which a inf2.24xlarge doesn't have",)
+    assert contradictions(of) == ("links are reported that a inf2.24xlarge doesn't have: 0-3",)
     assert all(group == tuple(range(group[0], group[-1] + 1)) for group in groups(of))
+
+
+def test_a_machine_that_is_wired_otherwise_is_told_in_few_words() -> None:
+    of = machine("inf1.24xlarge", say="trn1.32xlarge")
+    texts = contradictions(of)
+    assert sum(text.startswith("links") for text in texts) == 2
+    assert all(len(text) < 1024 for text in texts)
+    [strange] = [text for text in texts if "doesn't have" in text]
+    assert strange == "links are reported that a trn1.32xlarge doesn't have: 0-15, 3-4, 7-8, 11-12"
+    [silent] = [text for text in texts if "aren't reported" in text]
+    assert silent.endswith(" and 12 more")
 
 
 def test_a_link_to_itself() -> None:
