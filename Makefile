@@ -51,4 +51,4 @@ $(VENV)/.demo: requirements/bootstrap.txt requirements/demo.txt pyproject.toml
 $(VENV)/.dev: requirements/bootstrap.txt requirements/dev.txt pyproject.toml
 	@tests/venv.sh "$(PYTHON)" $(VENV) dev
 
-.PHONY: help demo test test-fast lint proto node node-stop fuzz-slices clean
+.PHONY: help demo test test-fast lint proto node node-stop fuzz-slices bench-fleet clean
