@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_driver.inventory import classes
-from dra_driver.neuron import topology as module
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.links import Fabric
 from dra_driver.neuron.machine import Chip, Machine
@@ -107,10 +105,6 @@ def test_bc077_groups_by_name() -> None:
     fours = [group for group in groups(machine("trn2.48xlarge")) if len(group) == 4]
     assert fours == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11), (12, 13, 14, 15)]
     assert groups(machine("trn3e.24xlarge")) == ((0, 1), (2, 3), (0, 1, 2, 3))
-
-
-def test_the_counts_are_those_of_the_classes() -> None:
-    assert (module.CHIP_COUNTS, module.CORE_COUNTS) == (classes.CHIP_COUNTS, classes.CORE_COUNTS)
 
 
 def test_windows_follow_the_counts_that_are_asked_for() -> None:
