@@ -219,6 +219,23 @@ def test_held_runs_keep_their_counters_where_there_is_room_for_them(
 
 
 @QUICK
+@given(data=st.data(), lnc=LNC, dice=st.randoms(use_true_random=False))
+def test_held_runs_exclude_their_cores_on_an_old_server_too(
+    data: st.DataObject, lnc: int, dice: random.Random, slices: Build, any_machine: st.SearchStrategy[Machine]
+) -> None:
+    """There they have the count of the chip only, which can't tell which cores are taken."""
+    machine = data.draw(any_machine)
+    published = allocate(
+        slices(machine, lnc=lnc, offer=Offer(types=frozenset({DeviceType.CORE_RUN}), runs=Runs.ON)), dice
+    )
+    held = {device["name"]: device for device in published if dice.random() < 0.5}
+    now = slices(machine, lnc=lnc, held=held, layout=Layout(34))
+    shown = {device["name"]: device for device in listed(now)}
+    assert_no_counter_is_short(now, [shown[name] for name in held])
+    assert_disjoint(allocate(now, dice, taken=[shown[name] for name in held]))
+
+
+@QUICK
 @given(data=st.data(), lnc=LNC, offer=OFFERS, layout=LAYOUTS)
 def test_an_offer_is_less_and_never_another_meaning(
     data: st.DataObject,
