@@ -209,8 +209,15 @@ class _Search:
                 yield f"claim {name}, request {need.result_name}: {self._short(demand, need)}"
         yield from (f"pool {pool.name} is {pool.problem}" for pool in self.pools if pool.problem)
 
+    def _means(self, need: Need, candidate: Candidate) -> bool:
+        """For the reason only: the search never tried a selector on what is in use, so there it may still fail."""
+        try:
+            return self._matches(need, candidate)
+        except AllocationError:
+            return False
+
     def _short(self, demand: Demand, need: Need) -> str:
-        meant = [candidate for candidate in self.candidates if self._matches(need, candidate)]
+        meant = [candidate for candidate in self.candidates if self._means(need, candidate)]
         if not meant:
             return f"no device on this node matches class {need.class_name}"
         obstacles = [(each.id.device, self._obstacle(demand, need, each)) for each in meant]
@@ -230,7 +237,9 @@ def _tainted(need: Need, candidate: Candidate) -> str:
 def _allocation(demand: Demand, picks: Sequence[Pick], node: str) -> dict[str, Any]:
     devices: dict[str, Any] = {"results": [_result(pick) for pick in picks]}
     if config := [*_class_config(picks), *_claim_config(demand, picks)]:
-        devices["config"] = config
+        devices["config"] = [_for_all(entry, picks) for entry in config]
+    if not any(pick.candidate.local for pick in picks):
+        return {"devices": devices}
     match = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [match]}]}}
 
@@ -244,8 +253,15 @@ def _result(pick: Pick) -> dict[str, Any]:
     return wire
 
 
+def _for_all(config: dict[str, Any], picks: Sequence[Pick]) -> dict[str, Any]:
+    """What concerns every request names none, as 1.37 writes it."""
+    if all(pick.need.covered_by(config.get("requests") or ()) for pick in picks):
+        return {key: value for key, value in config.items() if key != "requests"}
+    return config
+
+
 def _class_config(picks: Sequence[Pick]) -> list[dict[str, Any]]:
-    """Each class once, with the requests that used it, as 1.36 writes it."""
+    """Each class once, with the requests that used it, as 1.36 and later write it."""
     requests: dict[str, list[str]] = {}
     needs = {pick.need: None for pick in picks}
     for need in needs:

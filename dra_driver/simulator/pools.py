@@ -38,6 +38,7 @@ class Candidate:
     id: DeviceId
     wire: Mapping[str, Any]  # as listed in the slice
     draws: Draws
+    local: bool = True  # of this node only
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def _pool(driver: str, name: str, found: Sequence[Mapping[str, Any]], node: str)
             names[device["name"]] += 1
             everywhere[device["name"]] = draws = _draws(device)
             if _reaches(item["spec"], node):
-                candidates.append(Candidate(DeviceId(driver, name, device["name"]), device, draws))
+                local = not item["spec"].get("allNodes")
+                candidates.append(Candidate(DeviceId(driver, name, device["name"]), device, draws, local))
     sets = [found for item in current for found in item["spec"].get("sharedCounters") or ()]
     totals = {(each["name"], counter): _amount(value) for each in sets for counter, value in each["counters"].items()}
     problem = _incomplete(current) or _invalid(

@@ -41,7 +41,7 @@ CLASSES = [
     device_class("none", "false"),
     device_class("configured", config=[{"opaque": {"driver": OURS, "parameters": {"a": 1}}}]),
 ]
-NAMES = [each["metadata"]["name"] for each in CLASSES]
+NAMES = ["any", "any", "any", "small", "small", "big", "configured", "none", "fails"]
 COUNTERS = ("a", "b", "c")
 FEW = st.integers(0, 2)
 
@@ -57,7 +57,7 @@ def devices(draw: st.DrawFn, name: str) -> Wire:
     if drawn:
         counters = {key: {"value": str(value)} for key, value in drawn.items()}
         found["consumesCounters"] = [{"counterSet": "s", "counters": counters}]
-    if effect := draw(st.sampled_from(["", "", "", "NoSchedule", "NoExecute"])):
+    if effect := draw(st.sampled_from([*[""] * 8, "NoSchedule", "NoExecute"])):
         taint = {"key": draw(st.sampled_from(["k", "l"])), "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"}
         found["taints"] = [taint]
     return found
@@ -66,13 +66,13 @@ def devices(draw: st.DrawFn, name: str) -> Wire:
 @st.composite
 def pools(draw: st.DrawFn, driver: str, name: str) -> list[Wire]:
     """A counter slice and device slices; now and then one too few, another generation or another node's."""
-    totals = {key: {"value": str(draw(st.integers(1, 4)))} for key in COUNTERS}
+    totals = {key: {"value": str(draw(st.integers(2, 6)))} for key in COUNTERS}
     specs: list[Wire] = [{"sharedCounters": [{"name": "s", "counters": totals}]}]
     for at in range(draw(st.integers(1, 2))):
         names = [f"d{at}{number}" for number in range(draw(st.integers(1, 4)))]
         specs.append({"devices": [draw(devices(each)) for each in names]})
-    missing = draw(st.sampled_from([0, 0, 0, 0, 0, 1]))
-    where: Wire = draw(st.sampled_from([{"nodeName": NODE}, {"nodeName": NODE}, {"allNodes": True}]))
+    missing = draw(st.sampled_from([*[0] * 9, 1]))
+    where: Wire = draw(st.sampled_from([*[{"nodeName": NODE}] * 6, {"allNodes": True}, {"nodeName": "n2"}]))
     state = {"name": name, "generation": 2, "resourceSliceCount": len(specs) + missing}
     slices = [_slice(f"{name}-{at}", driver, state, where, spec) for at, spec in enumerate(specs)]
     if draw(st.booleans()):
@@ -102,7 +102,7 @@ def asked() -> st.SearchStrategy[Wire]:
     return st.fixed_dictionaries(
         {"deviceClassName": st.sampled_from(NAMES)},
         optional={
-            "count": st.integers(1, 3),
+            "count": st.sampled_from([1, 1, 1, 2, 3]),
             "tolerations": st.lists(toleration, max_size=2),
             "selectors": selector.map(lambda text: [{"cel": {"expression": text}}]),
         },
@@ -112,7 +112,7 @@ def asked() -> st.SearchStrategy[Wire]:
 @st.composite
 def claims(draw: st.DrawFn, name: str) -> Wire:
     requests = []
-    for at in range(draw(st.integers(1, 3))):
+    for at in range(draw(st.sampled_from([1, 1, 2, 3]))):
         wish, kind = draw(asked()), draw(st.integers(0, 7))
         if kind == 0:
             second = {"name": "b", **draw(asked())}
@@ -146,6 +146,13 @@ def simulated(slices: Sequence[Wire], pod: Sequence[Wire], held: Sequence[tuple[
         return STOPS
 
 
+def told(found: Any, minor: int) -> Any:
+    """Configuration is written otherwise before 1.37, which the simulator follows."""
+    if minor >= 37 or not isinstance(found, list):
+        return found
+    return [{**each, "devices": each["devices"]["results"]} for each in found]
+
+
 def outcome(verdict: Verdict) -> Any:
     if verdict.error and not verdict.node_only:
         return STOPS
@@ -168,7 +175,7 @@ def test_made_up_pools(minor: int, real: Callable[..., Allocator], data: st.Data
     allocator.world(slices=slices, classes=CLASSES, node=NODE)
     verdict = allocator.ask(pod, held=held)
     note(f"error of the real one: {verdict.error!r}")
-    assert simulated(slices, pod, held, NODE) == outcome(verdict)
+    assert told(simulated(slices, pod, held, NODE), minor) == told(outcome(verdict), minor)
 
 
 SIZES = [Shape("trn1.2xlarge"), Shape("inf1.6xlarge"), Shape("inf2.48xlarge"), Shape("trn2.48xlarge", 2)]
