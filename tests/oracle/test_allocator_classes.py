@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import pytest
 from testbed.allocator import Allocator
-from testbed.published import Published, Shape, claim, classes, shapes, uncounted
+from testbed.published import DRIVER, Published, Shape, claim, classes, shapes, uncounted
 
 from dra_driver.inventory.classes import sized_classes
 from dra_driver.inventory.devices import DeviceType
@@ -79,6 +80,33 @@ def test_cores_and_chips_fill_the_whole_machine(allocator: Allocator, node: Publ
 def test_each_class_selects_devices_of_one_type(node: Published) -> None:
     for name, selected in node.promised.items():
         assert len({node.devices[each].type for each in selected}) == 1, name
+
+
+def foreign(node: str, driver: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    """A slice of somebody else's driver, which comes before ours in the allocator's order."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": [{"name": "d", "attributes": attributes}]}
+    return {"metadata": {"name": f"{driver}-{node}"}, "spec": spec}
+
+
+def test_drivers_without_our_attributes_stop_nobody_and_are_never_chosen(allocator: Allocator, node: Published) -> None:
+    """A selector that fails on one device stops the pod on every node."""
+    alike = {"type": {"string": "core"}, "cores": {"int": 2}, "chips": {"int": 2}}
+    others = [foreign(node.node, "a.example.com", {}), foreign(node.node, "b.example.com", alike)]
+    allocator.world(slices=[*others, *node.slices], classes=classes(), node=node.node)
+    for name in CLASS_NAMES:
+        verdict = allocator.ask([claim("c", name)])
+        assert not verdict.error
+        assert verdict.devices == ([[node.promised[name][0]]] if name in node.promised else None), name
+
+
+def test_devices_of_an_older_driver_of_ours_stop_nobody(real: Callable[..., Allocator]) -> None:
+    """It may lack an attribute that classes read."""
+    older = foreign("old", DRIVER, {"type": {"string": "core"}})
+    real().world(slices=[older], classes=classes(), node="old")
+    given = {name: real().ask([claim("c", name)]) for name in CLASS_NAMES}
+    assert not any(verdict.error for verdict in given.values())
+    assert [name for name, verdict in given.items() if verdict.devices] == ["neuron-core"]
 
 
 @pytest.mark.parametrize("shape", shapes(), ids=str)

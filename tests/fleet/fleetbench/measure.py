@@ -19,6 +19,7 @@ from fleetbench.load import LABEL, Workload
 Wire = dict[str, Any]
 BOUND_SECONDS = 120.0  # for the pods of one measurement; what is bound until then counts
 QUIET_SECONDS = 60.0
+BUSY_SECONDS = 0.002  # of processor time between two looks
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def quiet(plane: ControlPlane) -> None:
 
     def still() -> bool:
         now = plane.cpu_seconds()
-        calm[0] = calm[0] + 1 if now - last[0] < 0.011 else 0
+        calm[0] = calm[0] + 1 if now - last[0] < BUSY_SECONDS else 0
         last[0] = now
         return calm[0] >= 4
 
