@@ -217,8 +217,8 @@ def test_kubernetes_140434_up_to_1_36_pools_of_one_name_share_their_counters(rea
     def pool(driver: str, left: str) -> list[Wire]:
         state = {"name": "p", "generation": 1, "resourceSliceCount": 2}
         draws = [{"counterSet": "s", "counters": {"a": {"value": "2"}}}]
-        sets = {"sharedCounters": [{"name": "s", "counters": {"a": {"value": left}}}]}
-        listed = {"devices": [{"name": "d", "consumesCounters": draws}]}
+        sets: Wire = {"sharedCounters": [{"name": "s", "counters": {"a": {"value": left}}}]}
+        listed: Wire = {"devices": [{"name": "d", "consumesCounters": draws}]}
         return [
             _slice(f"{driver}-{at}", driver, state, {"nodeName": NODE}, part) for at, part in enumerate((sets, listed))
         ]
