@@ -18,7 +18,7 @@ from typing import Any, Final
 from dra_driver.cluster import node as node_object
 from dra_driver.cluster.backoff import Backoff
 from dra_driver.errors import KubeletError
-from dra_driver.hardware import Finding
+from dra_driver.findings import Finding
 from dra_driver.kubelet import foreign, podresources
 from dra_driver.kubelet.watch import FolderWatch
 from dra_driver.settings import Coexistence, Settings
@@ -140,10 +140,13 @@ class Neighbours:
                 self._changed()
 
     def _node_is_due(self) -> bool:
-        """Whether to have the Node read again: it lags behind, and is spared while the node itself knows enough."""
-        if self._local or (self._told and self._told.offered):
+        """Whether to have the Node read again: it lags behind, and is spared while the plugin is seen from here.
+
+        Its containers and other drivers tell nothing of the plugin: what the Node said of it would stand until they go.
+        """
+        if (self._told and self._told.offered) or any(finding.reason == PLUGIN for finding in self._local):
             return False
-        return bool(self._offered_by_node) or (self._told is None and not self._backoff.full)
+        return bool(self._offered_by_node) or (self._told is None and not self._local and not self._backoff.full)
 
     def _look(self) -> None:
         before = self._local, self._told

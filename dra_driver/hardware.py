@@ -3,11 +3,11 @@
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from dra_driver.claims.hardware import Snapshot
 from dra_driver.errors import NeuronError
+from dra_driver.findings import Finding
 from dra_driver.inventory.devices import Device, devices, physical_cores
 from dra_driver.neuron import now
 from dra_driver.neuron.catalogue import instance_is_neuron
@@ -15,14 +15,6 @@ from dra_driver.neuron.machine import Chip, Machine, Problem
 from dra_driver.neuron.sysfs import read_machine
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a person should know of the hardware; `reason` is that of an Event."""
-
-    reason: str
-    text: str
 
 
 class NodeHardware:
@@ -41,15 +33,16 @@ class NodeHardware:
         with self._lock:
             before = self._scan
             try:
-                self._scan = self._look()
+                found = self._look()
                 self._unreadable = ""
             except NeuronError as error:
                 if str(error) != self._unreadable:
                     log.error("the machine can't be scanned, what is known of it stays: %s", error)  # noqa: TRY400
                 self._unreadable = str(error)
                 return False
-            if self._scan.machine == before.machine:
+            if found.machine == before.machine:
                 return False
+            self._scan = found
             self._report(before.machine)
             return True
 

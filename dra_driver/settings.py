@@ -169,6 +169,13 @@ class Settings(BaseModel):
     prepare_wait: float = _setting(
         20.0, env="PREPARE_WAIT", text="seconds to wait inside a call for what may pass", ge=0, le=35
     )
+    drain_wait: float = _setting(
+        25.0,
+        env="DRAIN_WAIT",
+        text="seconds to serve on at a stop while the node is cordoned and claims are prepared; 0 ends at once",
+        ge=0,
+        le=300,
+    )
     rescan_interval: float = _setting(30.0, env="RESCAN_INTERVAL", text="seconds between looks at sysfs", ge=1, le=3600)
     log_level: str = _setting(
         "INFO", env="LOG_LEVEL", text="DEBUG, INFO, WARNING or ERROR", pattern="^(DEBUG|INFO|WARNING|ERROR)$"

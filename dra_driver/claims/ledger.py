@@ -7,14 +7,14 @@ Under the lock, directly before the journal, everything is looked at again that 
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dra_driver.claims.allocation import Result
 from dra_driver.claims.guard import Boot, Guard, serials
 from dra_driver.claims.hardware import Hardware
-from dra_driver.claims.records import HeldDevice, Record
+from dra_driver.claims.records import HeldDevice, Record, is_uid
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.sharing import Planned
 from dra_driver.claims.specs import SpecDirectory
@@ -24,6 +24,8 @@ from dra_driver.kubelet.types import ClaimRef, Prepared, PreparedDevice
 __all__ = ["Boot", "Ledger"]
 
 log = logging.getLogger(__name__)
+
+_UID_SHOWN = 80  # characters of something that is none
 
 
 class Ledger:
@@ -74,6 +76,9 @@ class Ledger:
         Raises:
             Refusal: file or record can't be removed; the claim is still held.
         """
+        if not is_uid(uid):  # nothing is ever written under it, and no path is made of it
+            log.warning("claim UID %r can't be one, so nothing was prepared for it", uid[:_UID_SHOWN])
+            return False
         with self._store.locked():
             return self._release(uid)
 
@@ -118,7 +123,11 @@ class Ledger:
 
     def held(self) -> dict[str, Mapping[str, Any]]:
         """Devices that records hold, by name, as they were published."""
-        return {held.device.name: held.wire for record in self.records() for held in record.devices if not held.admin}
+        return _wires(self.records())
+
+    def held_here(self) -> dict[str, Mapping[str, Any]]:
+        """The same without lock and disk: what this instance saw last, its own changes included."""
+        return _wires(self._store.records().values())
 
     def _check_elsewhere(self, new: Sequence[Record]) -> None:
         """A claim may have been allocated before their containers were seen; which chips those have, nobody says."""
@@ -165,6 +174,10 @@ class Ledger:
 def _held(planned: Planned, result: Result) -> HeldDevice:
     device = planned.device(result)
     return HeldDevice(result.request, result.pool, result.admin, serials(device, planned.snapshot), device)
+
+
+def _wires(records: Iterable[Record]) -> dict[str, Mapping[str, Any]]:
+    return {held.device.name: held.wire for record in records for held in record.devices if not held.admin}
 
 
 def _same(old: Record | None, new: Record) -> bool:

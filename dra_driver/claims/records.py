@@ -187,12 +187,17 @@ def _checksum(line: bytes) -> bytes:
     return b"sha256:" + hashlib.sha256(line).hexdigest().encode()
 
 
+def is_uid(uid: str) -> bool:
+    """Whether it can be a claim's UID, and a file name."""
+    return bool(_UID.fullmatch(uid))
+
+
 def checked_uid(uid: str) -> str:
     """The UID, if it can be a file name.
 
     Raises:
         Refusal: it can't.
     """
-    if not _UID.fullmatch(uid):
+    if not is_uid(uid):
         raise Refusal(Reason.CLAIM_MALFORMED, f"claim UID {uid!r} is none")
     return uid

@@ -59,7 +59,10 @@ class RecordStore:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     def records(self) -> dict[str, Record]:
-        """Readable records by claim UID, as they were when the lock was taken."""
+        """Readable records by claim UID, as they were when the lock was taken, or as they were changed since.
+
+        Without the lock: as this instance saw or left them last.
+        """
         return {uid: entry for uid, (_, entry) in self._cache.items() if isinstance(entry, Record)}
 
     def damaged(self) -> list[Damaged]:
@@ -74,13 +77,15 @@ class RecordStore:
         """
         made: list[Path] = []
         try:
+            written: dict[str, tuple[Identity, Record | Damaged]] = {}
             for record in records:
                 made.append(self._temporary(record.claim.uid))
-                _write(made[-1], encode(record))
+                written[record.claim.uid] = _write(made[-1], encode(record)), record
             for record in records:
                 self._temporary(record.claim.uid).replace(self._path(record.claim.uid))
                 self._unsynced = True
             self._sync()
+            self._cache = {**self._cache, **written}  # another object: it may be read without the lock
         except OSError as error:
             for temporary in made:
                 with suppress(OSError):
@@ -98,6 +103,7 @@ class RecordStore:
             found = path.exists()
             path.unlink(missing_ok=True)
             self._unsynced |= found
+            self._cache = {known: entry for known, entry in self._cache.items() if known != uid}
             self._sync()
         except OSError as error:
             raise _storage("remove", path, error) from error
@@ -165,8 +171,7 @@ class RecordStore:
             for entry in entries:
                 uid, dot, suffix = entry.name.rpartition(".")
                 if uid and dot + suffix == _SUFFIX:
-                    stat = entry.stat(follow_symlinks=False)
-                    identity = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+                    identity = _identity(entry.stat(follow_symlinks=False))
                     cached = self._cache.get(uid)
                     if cached is None or cached[0] != identity:
                         cached = identity, _read(uid, Path(entry.path))
@@ -181,13 +186,18 @@ def _read(uid: str, path: Path) -> Record | Damaged:
         return Damaged(uid, path, str(error))
 
 
-def _write(path: Path, content: bytes) -> None:
+def _identity(stat: os.stat_result) -> Identity:
+    return (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+
+
+def _write(path: Path, content: bytes) -> Identity:
     """For root alone, whatever the umask: who can alter a record decides who gets a core."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+        return _identity(os.fstat(file.fileno()))
 
 
 def load(directory: Path) -> tuple[list[Record], list[Damaged]]:

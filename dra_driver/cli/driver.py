@@ -28,6 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Blocked before there are threads, which inherit it. The kernel may give a signal to any thread, and a handler in
     # Python then waits for a main thread that sleeps on a lock: one SIGTERM in ten was lost that way.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else gRPC's core writes lines of its own, such as of each GOAWAY
     from dra_driver.driver import Driver  # noqa: PLC0415 (a wrong setting is told before the libraries load)
 
     Driver(effective).run(_wait_for_the_end)

@@ -16,6 +16,11 @@ def allocatable(node: Obj, names: Collection[str]) -> dict[str, str]:
     return {name: str(offered[name]) for name in sorted(names) if str(offered.get(name, "0")) not in ("0", "")}
 
 
+def cordoned(node: Obj) -> bool:
+    """Whether the scheduler puts no new pods here, as at the beginning of a drain."""
+    return (node.get("spec") or {}).get("unschedulable") is True
+
+
 def without_cdi(node: Obj) -> str:
     """The runtime's name and version where CDI is off unless configured, else empty.
 

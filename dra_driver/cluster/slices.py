@@ -237,9 +237,15 @@ class SlicePublisher:
 
     def _read_node(self) -> Obj:
         try:
-            return self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
+            node = self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
         except NotFound as error:
             raise _ClosedError(f"no Node object named {self._node!r} yet ({error})", local=False) from error
+        if not _identity(node)[0]:
+            raise CoresliceError(
+                f"get node {self._node}: the answer is a success without the Node's UID; does something else than an "
+                "API server answer at this address, such as a proxy?"
+            )
+        return node
 
     def _examined(self) -> Verdict:
         if self._verdict is None or self._untried.is_set():
@@ -345,10 +351,10 @@ class SlicePublisher:
         try:
             return self._api.create(SLICES, wanted)
         except AlreadyExists as error:
-            held = self._api.get(f"{SLICES}/{name}")
-            if self._is_own(held):
-                raise Conflict(f"slice {name} appeared meanwhile; reading again", status=409) from error
-            spec = held.get("spec") or {}
+            held = items(self._api.list(SLICES, field_selector=f"metadata.name={name}"))  # there is no right to get
+            if not held or self._is_own(held[0]):
+                raise Conflict(f"slice {name} came or went meanwhile; reading again", status=409) from error
+            spec = held[0].get("spec") or {}
             raise AlreadyExists(
                 f"the name {name} is taken by a slice of driver {spec.get('driver')!r} on node "
                 f"{spec.get('nodeName')!r}: delete that slice if nothing publishes it any more",
@@ -388,5 +394,6 @@ class SlicePublisher:
 
 
 def _identity(obj: Mapping[str, Any]) -> tuple[str, str]:
-    meta = obj.get("metadata") or {}
+    meta = obj.get("metadata")
+    meta = meta if isinstance(meta, Mapping) else {}
     return str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")

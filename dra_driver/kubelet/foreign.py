@@ -1,4 +1,4 @@
-"""Sockets of others: of device plugins that serve certain resource names, and of other DRA drivers.
+"""Sockets of others: device plugins that serve certain resource names, other DRA drivers, other instances of ours.
 
 A socket counts when somebody listens on it: a file that a dead instance left offers nothing.
 """
@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from dra_driver.kubelet.names import any_registration_pattern
+from dra_driver.kubelet.names import any_registration_pattern, registration_pattern
 from dra_driver.kubelet.sockets import live
 
 _ANY_SOCKET = re.compile(r"[^.].*\.sock")
@@ -28,3 +28,8 @@ def of_driver(name: str, plugins_dir: Path, registry_dir: Path) -> list[str]:
     """Live sockets of a DRA driver: for registration, and in its own folder. Raises KubeletError."""
     found = [*live(registry_dir, any_registration_pattern(name)), *live(plugins_dir / name, _ANY_SOCKET)]
     return [str(path) for path in found]
+
+
+def of_other_instances(name: str, registry_dir: Path, *, own: Path) -> list[str]:
+    """Live registration sockets of this driver that aren't `own`. Raises KubeletError."""
+    return [str(path) for path in live(registry_dir, registration_pattern(name)) if path != own]

@@ -51,6 +51,7 @@ class Metrics:
         self._conflict = self._gauge("conflict", "Whether this speaks against publishing, by reason.", ("reason",))
         self._problems = self._gauge("hardware_problems", "What is wrong with the hardware or contradicts itself.")
         self._withheld = self._gauge("withheld", "Whether nothing is published, on purpose.")
+        self._rights_missing = self._gauge("rights_missing", "Rights in the API that the account was found to lack.")
         self._publishes = self._counter("publishes", "Writes of a generation of slices.", ("result",))
         self._refusals = self._counter("refusals", "Claims that weren't prepared, by reason.", ("reason",))
         self._prepares = self._histogram("prepare_duration_seconds", "Preparing a claim, waits included.")
@@ -93,6 +94,10 @@ class Metrics:
     def hardware_problems(self, count: int) -> None:
         """How many things the last scan found; the log and the Events say which."""
         self._problems.set(count)
+
+    def rights_missing(self, number: int) -> None:
+        """As found when it was last asked."""
+        self._rights_missing.set(number)
 
     def refused(self, reason: str) -> None:
         """A claim wasn't prepared."""

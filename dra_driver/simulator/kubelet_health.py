@@ -8,6 +8,7 @@ except where the service isn't implemented.
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -20,6 +21,7 @@ from dra_driver.kubelet.api import dra_health_v1alpha1_pb2 as v1alpha1
 from dra_driver.kubelet.api import dra_health_v1alpha1_pb2_grpc as v1alpha1_grpc
 
 _DEFAULT_TIMEOUT: Final = 30
+_READ_WITHIN: Final = 1.0  # seconds: the real kubelet looks for sockets that have gone only that often
 # The kubelet's own list, in its order.
 _METHODS: Final[dict[str, tuple[Callable[[grpc.Channel], Any], Any]]] = {
     "v1.DRAResourceHealth": (v1_grpc.DRAResourceHealthStub, v1.NodeWatchResourcesRequest()),
@@ -93,6 +95,7 @@ class HealthStream:
         self._retry = retry
         # The stub is made now: gRPC crashes the process when one is made on a channel that is closed.
         self._open = next((_opener(name, channel) for name in _METHODS if name in advertised), None)
+        self._no_method: Any = channel.unary_unary("/simulator.Kubelet/NoSuchMethod")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet-health", daemon=True)
 
@@ -102,8 +105,15 @@ class HealthStream:
             self._thread.start()
 
     def stop(self) -> None:
-        """Don't open it again; it ends with its channel, which is closed before `join`."""
+        """Don't open it again; it ends with its channel, which is closed before `join`.
+
+        What the driver sent before is read: closing the channel would put CANCELLED in the place of an OK that lies in
+        the socket. Answers on one connection come in order, so that of any other call is behind it.
+        """
         self._stopping.set()
+        if self._thread.is_alive():
+            with suppress(grpc.RpcError, grpc.FutureTimeoutError, ValueError):
+                self._no_method.future(b"", timeout=_READ_WITHIN).result()
 
     def join(self) -> None:
         """Wait for its end."""

@@ -13,6 +13,8 @@ from testbed.stack import AUDIT_METADATA, Options
 HERE = Path(__file__).parent
 NEXT = "localhost/coreslice:b"
 
+pytest.register_assert_rewrite("testbed.outcomes")
+
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build before the first test: a cold build takes minutes, which no test's timeout allows."""

@@ -3,6 +3,7 @@
 import threading
 from dataclasses import dataclass
 
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
@@ -36,5 +37,5 @@ class Audit:
             return [row for row in self._rows if verb in ("", row.verb) and row.path.startswith(prefix)]
 
     def writes(self) -> list[Request]:
-        """Requests that asked for a change; a dry run asks for none."""
-        return [row for row in self.rows() if row.verb in WRITES and not row.dry_run]
+        """Requests that asked for a change; a dry run asks for none, nor does the creation of an access review."""
+        return [row for row in self.rows() if row.verb in WRITES and not row.dry_run and row.path != REVIEWS]

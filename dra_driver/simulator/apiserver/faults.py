@@ -7,6 +7,7 @@ after the request took effect, half a body, or nulls where lists belong.
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from dra_driver.simulator.apiserver.status import Refusal
@@ -19,6 +20,7 @@ class Fault:
     `hold`: wait until the event is set (the server sets it when it stops). `code`: answer with this status
     instead of doing the work. `cut`: close the connection, "before" the work, "after" it (the work counts,
     the answer is lost) or "half" way through the answer. `nulls`: keys whose empty or full lists become null.
+    `answer`: the body in place of the right one, with success.
     """
 
     code: int = 0
@@ -27,6 +29,7 @@ class Fault:
     hold: threading.Event | None = None
     cut: str = ""
     nulls: frozenset[str] = frozenset()
+    answer: Any = None
     before: Callable[[], None] | None = None  # runs when the request is met, outside of the store's lock
 
     def enter(self) -> None:
@@ -39,7 +42,9 @@ class Fault:
             raise Refusal(self.code, self.message)
 
     def spoil(self, body: Any) -> Any:
-        """The answer with nulls for the chosen lists, at any depth."""
+        """The answer with nulls for the chosen lists, at any depth; or quite another one."""
+        if self.answer is not None:
+            return self.answer
         if not self.nulls:
             return body
         if isinstance(body, dict):
@@ -81,6 +86,12 @@ class Faults:
                 if row.fault.hold is not None:
                     row.fault.hold.set()
             self._planted.clear()
+
+    def forbids(self, verb: str, path: str) -> bool:
+        """Whether such a request would be a 403 now and for ever; it counts nothing."""
+        with self._lock:
+            planted = [row for row in self._planted if row.verb in ("", verb) and path.startswith(row.prefix)]
+        return any(row.fault.code == HTTPStatus.FORBIDDEN and row.left is None for row in planted)
 
     def take(self, verb: str, path: str) -> Fault | None:
         """The fault of this request, if there is one; counts it."""

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dra_driver.simulator.apiserver.audit import Request
+from dra_driver.simulator.apiserver.audit import REVIEWS, Request
 from dra_driver.simulator.apiserver.faults import Fault
-from dra_driver.simulator.apiserver.resources import Target, parse_path
+from dra_driver.simulator.apiserver.resources import RESOURCES, Target, parse_path
 from dra_driver.simulator.apiserver.status import Refusal, success
 from dra_driver.simulator.apiserver.store import visible
 
@@ -99,9 +99,19 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/version":
             minor = self.api.store.minor
             return 200, {"major": "1", "minor": str(minor), "gitVersion": f"v1.{minor}.0"}
+        if path == REVIEWS and verb == "create":
+            return 201, self._review(body)
         if target is None:
             raise Refusal(404, "the server could not find the requested resource")
         return (201 if verb == "create" else 200), getattr(self, f"_{verb}")(target, query, body)
+
+    def _review(self, body: Body) -> Body:
+        """May the client do that? Everything but what a planted fault forbids."""
+        asked = body["spec"]["resourceAttributes"]
+        resource = RESOURCES.get(asked["resource"])
+        served = resource is not None and resource.group == asked.get("group", "")
+        allowed = resource is not None and served and not self.api.faults.forbids(asked["verb"], resource.path())
+        return {**body, "status": {"allowed": allowed}}
 
     def _get(self, target: Target, _query: Query, _body: Body) -> Body:
         return self.api.store.get(target.resource.plural, target.name, target.namespace)

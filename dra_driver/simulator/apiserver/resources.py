@@ -33,6 +33,11 @@ class Resource:
         """As error texts name it: `pods`, `resourceslices.resource.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    def path(self, namespace: str = "default") -> str:
+        """Of the collection, in that namespace if it has any."""
+        middle = f"/namespaces/{namespace}" if self.namespaced else ""
+        return f"/{'apis' if self.group else 'api'}/{self.api_version}{middle}/{self.plural}"
+
     def selects_on(self, selector: str, minor: int) -> bool:
         """Whether a server of this minor takes the field selector."""
         always = {"metadata.name", "metadata.namespace"} | self.fields

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from testbed.api import Object
 from testbed.driver import Driver
@@ -17,6 +17,21 @@ from testbed.waiting import until
 
 VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"
 HELD_SECONDS = 30.0
+
+
+class Serves(Protocol):
+    """The driver on a node, however it got there."""
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+
+    @property
+    def name(self) -> str:
+        """The driver's name."""
+
+    def cdi_files(self) -> list[Path]:
+        """Its CDI files."""
 
 
 def seen(driver: Driver, pod: str, container: str = "main") -> dict[str, str]:
@@ -36,13 +51,13 @@ def by_core(*grants: dict[str, str]) -> list[dict[str, str]]:
     return sorted(grants, key=lambda grant: grant.get(VISIBLE_CORES, ""))
 
 
-def records(driver: Driver) -> list[Mapping[str, Any]]:
+def records(driver: Serves) -> list[Mapping[str, Any]]:
     """The driver's records, as they lie on disk."""
     folder = driver.node.paths.plugins / driver.name / "claims"
     return [json.loads(path.read_text().splitlines()[0]) for path in sorted(folder.glob("*.record"))]
 
 
-def held(driver: Driver) -> dict[str, list[str]]:
+def held(driver: Serves) -> dict[str, list[str]]:
     """Claim names → their devices, by the driver's records."""
     return {
         item["claim"]["name"]: sorted(device["published"]["name"] for device in item["devices"])
@@ -50,12 +65,12 @@ def held(driver: Driver) -> dict[str, list[str]]:
     }
 
 
-def cdi_file(driver: Driver, claim: Object) -> Path:
+def cdi_file(driver: Serves, claim: Object) -> Path:
     """Where the driver describes a claim to the runtime."""
     return driver.node.paths.cdi / f"{driver.name}-claim_{claim['metadata']['uid']}.json"
 
 
-def wait_nothing_held(driver: Driver) -> None:
+def wait_nothing_held(driver: Serves) -> None:
     """Wait until neither a record nor a CDI file of the driver is left."""
     until(
         lambda: not records(driver) and not driver.cdi_files(),
@@ -65,7 +80,7 @@ def wait_nothing_held(driver: Driver) -> None:
     )
 
 
-def prepare_calls(driver: Driver) -> int:
+def prepare_calls(driver: Serves) -> int:
     """How many calls to prepare claims the driver has answered so far, by the kubelet's metrics."""
     text = driver.node.api.request("GET", f"/api/v1/nodes/{driver.node.name}/proxy/metrics")["message"]
     labels = rf'driver_name="{re.escape(driver.name)}",grpc_status_code="OK",method_name="[^"]*/NodePrepareResources"'

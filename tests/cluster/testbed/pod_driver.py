@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from dra_driver.neuron.catalogue import Size
 from dra_driver.simulator.machines import MachinePaths, make_machine, unused_major
 from testbed import settings
 from testbed.api import Object
@@ -30,7 +31,7 @@ LEAST: Object = {
 class PodDriver:
     """``coreslice driver`` in a pod, serving the node's kubelet."""
 
-    def __init__(self, node: Node, *, image: str, size: str = "trn1.2xlarge", pod: str = "driver") -> None:
+    def __init__(self, node: Node, *, image: str, size: str | Size = "trn1.2xlarge", pod: str = "driver") -> None:
         self.node, self.name, self.image, self.pod = node, DRIVER_NAME, image, pod
         self.major = unused_major()
         self.machine: MachinePaths = make_machine(size, node.paths.scratch / f"machine-{pod}", major=self.major)

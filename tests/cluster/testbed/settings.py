@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dra_driver.cluster.rights import RIGHTS
+
 POD_NETWORK = "10.244.77.0/24"
 SERVICE_NETWORK = "10.96.0.0/16"
 API_SERVICE = "10.96.0.1"  # the service `kubernetes`: always the first address of the range
@@ -147,14 +149,8 @@ def gate_flag(feature_gates: Mapping[str, bool]) -> list[str]:
     return [f"--feature-gates={pairs}"] if pairs else []
 
 
-DRIVER_RULES = (
-    ("resource.k8s.io", ["resourceclaims"], ["get"]),
-    ("resource.k8s.io", ["resourceslices"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
-    ("", ["nodes"], ["get"]),
-    ("", ["pods"], ["get"]),
-    ("", ["events"], ["create", "patch"]),
-    ("events.k8s.io", ["events"], ["create", "patch"]),
-)
+# What the driver's account may do: its own table, which the chart's ClusterRole equals (a test of the chart).
+DRIVER_RULES = tuple((right.group, [right.resource], [right.verb]) for right in RIGHTS)
 # The Node authorizer learns of a pod's claims a little later than the kubelet does (1 in
 # 50 to 100 pods on a busy machine): it then answers 403, and the kubelet asks again after
 # 60 to 90 s. A role closes that gap; off where the gap itself is the subject.

@@ -301,6 +301,7 @@ def apiserver_flags(stack: Stack) -> list[str]:
         f"--service-account-signing-key-file={pki}/sa.key",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--token-auth-file={stack.paths.scratch}/tokens.csv",
+        "--allow-privileged=true",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--endpoint-reconciler-type=none",

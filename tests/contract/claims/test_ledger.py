@@ -422,12 +422,14 @@ def test_bc035_prepared_and_never_used_survives_restarts_and_is_undone(held: Nod
 
 
 @pytest.mark.parametrize("uid", ["../../etc/passwd", "", "a/b"])
-def test_a_uid_that_is_no_file_name_is_refused_alone(held: Node, uid: str) -> None:
+def test_a_uid_that_is_no_file_name_was_never_prepared(held: Node, uid: str) -> None:
     odd = claim("a", "core-0-0")
     odd["metadata"]["uid"] = uid
-    answers = held.service.unprepare([ref(odd), ref(ONE)])
-    assert Reason.CLAIM_MALFORMED.code in answers[uid].error
-    assert answers["uid-a"] is None
+    others = held.files()
+    assert held.service.unprepare([ref(odd)]) == {uid: None}
+    assert held.files() == others
+    assert held.service.unprepare([ref(odd), ref(ONE)]) == {uid: None, "uid-a": None}
+    assert held.files() == []
 
 
 # Directories that refuse

@@ -288,3 +288,27 @@ def test_leftovers_of_killed_writers_go_at_the_start(held: Node) -> None:
 def test_a_refusal_keeps_its_text_through_the_lock(held: Node) -> None:
     with pytest.raises(Refusal, match="DeviceHeld: x"), held.store.locked():
         raise Refusal(Reason.DEVICE_HELD, "x")
+
+
+def test_what_was_written_here_is_known_as_a_reader_would_know_it_and_isn_t_read_again(node: Node) -> None:
+    claims = [claim(name.replace("-", ""), name, owner=f"p{name}") for name in ("core-0-0", "core-1-1", "chip-2")]
+    node.api.put(*claims)
+    node.prepared(*claims[:1])
+    for one in claims[1:]:
+        node.prepared(one)
+    known = node.store.records()
+    with node.store.locked():
+        assert all(record is known[uid] for uid, record in node.store.records().items())
+    good, bad = load(node.state)
+    assert ({record.claim.uid: record for record in good}, bad) == (known, [])
+    node.unprepare(claims[0])
+    assert node.store.records().keys() == {ref(one).uid for one in claims[1:]}
+
+
+def test_what_somebody_else_puts_in_the_place_of_a_record_written_here_is_read(held: Node) -> None:
+    with held.store.locked():
+        content = held.record(ONE).read_bytes()
+        held.store.save([held.store.records()["uid-a"]])
+        held.record(ONE).write_bytes(content[:-1])
+    with held.store.locked():
+        assert [bad.uid for bad in held.store.damaged()] == ["uid-a"]

@@ -15,6 +15,7 @@ import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dra_driver.cluster.rights import REVIEWS, RIGHTS
 from dra_driver.kubelet.api import grpc_health_v1_pb2 as health_pb
 from dra_driver.kubelet.api import grpc_health_v1_pb2_grpc as health_grpc
 from dra_driver.kubelet.types import ClaimRef, PreparedDevice
@@ -73,7 +74,7 @@ class Rig:
             device_plugins_dir=self.paths.device_plugins,
             pod_resources_dir=self.paths.pod_resources,
             wipe_slices=self._wipe,
-            timing=Timing(tick=0.02, health_retry=0.2),
+            timing=Timing(tick=0.02),  # health as in production: after an end it is opened again 5 s later
         )
         self.kubeconfig = self.server.kubeconfig(root / "kubeconfig")
         self.daemon: DriverProcess | None = None
@@ -183,6 +184,10 @@ class Rig:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             answer = health_grpc.HealthStub(channel).Check(health_pb.HealthCheckRequest(service=service), timeout=5)
         return str(health_pb.HealthCheckResponse.ServingStatus.Name(answer.status))
+
+    def rights_asked(self) -> bool:
+        """Whether it has been told of each of its rights, its last requests of a quiet start."""
+        return len(self.server.audit.rows("create", REVIEWS)) >= len(RIGHTS)
 
     def wait_ready(self) -> None:
         """Wait until readiness answers SERVING."""

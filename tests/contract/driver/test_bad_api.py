@@ -197,3 +197,14 @@ def test_slow_api_doesnt_slow_unprepare(rig: Rig) -> None:
     assert time.monotonic() - began < 1
     rig.server.faults.clear()
     assert sum(call.exception() is None for call in calls) == 1, "one core, one of the two"
+
+
+@pytest.mark.parametrize("answer", [{}, {"metadata": "ok"}, [], "ok"], ids=repr)
+def test_a_success_that_is_no_node_is_one_line_and_is_tried_again(rig: Rig, answer: object) -> None:
+    """As of a proxy or a login page; a traceback would send people to look for a bug here."""
+    met = rig.server.faults.plant(Fault(answer=answer), verb="get", prefix="/api/v1/nodes", times=2)
+    rig.start()
+    assert met()
+    assert rig.said("slices failed: .*get .*node")
+    assert [line for line in rig.lines() if "exception" in line or "Traceback" in str(line)] == []
+    assert len(rig.device_names()) == 3

@@ -126,6 +126,27 @@ def test_bc105_claim_that_was_allocated_before_waits_for_the_plugins_containers(
     rig.prepare(late)
 
 
+def test_plugin_that_is_gone_is_not_named_until_its_containers_are(rig: Rig) -> None:
+    """The node's status lags behind by seconds; a plugin that was removed must not stand in the text for hours."""
+    offer(rig, chips="1", cores="2")
+    with running_plugin(rig):
+        held = rig.kubelet.allocate(CHIP_RESOURCE, 1, pod="old-training")
+        rig.launch(SOON)
+        wait_withheld(rig, "a device plugin offers the same chips.*default/old-training")
+    wait_withheld(rig, "in the node's status.*default/old-training")
+    offer(rig, chips="0", cores="0")
+    rig.wait_ready_because("^withheld: containers that a device plugin served")
+    eventually(lambda: conflicts(rig) == {"DevicePluginContainers"}, "one reason left", seen=lambda: conflicts(rig))
+    reads = len(rig.server.audit.rows("get"))
+    looks = rig.kubelet.pod_resources
+    assert looks
+    seen = looks.lists
+    eventually(lambda: looks.lists >= seen + 3, "looked again and again")
+    assert len(rig.server.audit.rows("get")) == reads, "the Node is spared again"
+    rig.kubelet.free(held)
+    wait_all_published(rig)
+
+
 def test_legacy_names_only_in_the_nodes_status(rig: Rig) -> None:
     """No other witness: the folders are empty, the kubelet tells of nothing."""
     offer(rig, chips="16")
@@ -144,7 +165,7 @@ def test_node_that_conflicts_costs_no_writes_and_no_reads_while_nothing_changes(
         rig.wait_events("DevicePluginActive")
         kubelet = rig.kubelet.pod_resources
         assert kubelet
-        eventually(lambda: kubelet.lists >= 3, "the start is over")
+        eventually(lambda: kubelet.lists >= 3 and rig.rights_asked(), "the start is over")
         before, looks = len(rig.server.audit.rows()), kubelet.lists
         eventually(lambda: kubelet.lists >= looks + 3, "looked again and again")
         assert rig.server.audit.rows()[before:] == []

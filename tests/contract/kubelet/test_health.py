@@ -20,6 +20,8 @@ from dra_driver.kubelet.plugin import KubeletPlugin
 from dra_driver.kubelet.plugin import Timing as PluginTiming
 from dra_driver.kubelet.types import DeviceHealth, DeviceState
 from dra_driver.simulator.kubelet import Timing
+from dra_driver.simulator.kubelet_channel import open_channel
+from dra_driver.simulator.kubelet_health import HealthCache, HealthStream
 from tests.contract.kubelet.conftest import DRIVER, Node, claim, eventually
 
 WORKERS = CALL_WORKERS + MAX_STREAMS
@@ -202,3 +204,23 @@ def test_after_a_new_pair_the_kubelet_has_health_again(node: Node) -> None:
     eventually(lambda: len(kubelet.plugins.endpoints(DRIVER)) == 1 and plugin.confirmed)
     eventually(lambda: kubelet.health.ends != [], "the old instance's stream cleared what the new one said")
     assert kubelet.health.wait_for(lambda: len(kubelet.health.states(DRIVER)) == 2, 10)
+
+
+def test_an_end_that_was_sent_before_the_kubelet_hangs_up_is_read(node: Node) -> None:
+    """Closing a channel puts CANCELLED in the place of an OK that lies in the socket, and this kubelet is quick."""
+    node.kubelet()  # makes the folders
+    ends = []
+    for number in range(20):
+        plugin = node.start_plugin(instance=f"i{number}")
+        opened = open_channel(plugin.sockets[0])
+        cache = HealthCache()
+        stream = HealthStream(DRIVER, ["v1.DRAResourceHealth"], opened, cache=cache, retry=60)
+        stream.start()
+        assert cache.wait_for(lambda cache=cache: cache.reports != [], 10)  # type: ignore[misc]
+        plugin._current.streams.close(10)
+        stream.stop()
+        opened.close()
+        stream.join()
+        ends += [code for _, code in cache.ends]
+        plugin.stop()
+    assert ends == ["OK"] * 20

@@ -18,6 +18,7 @@ from testbed.charts import CHART, Chart
 
 import dra_driver
 from dra_driver.inventory.classes import CHIP_COUNTS, CORE_COUNTS, device_classes
+from dra_driver.kubelet.plugin import STOP_GRACE
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.settings import DRIVER_NAME, Settings
 
@@ -96,6 +97,7 @@ def test_every_setting_is_given_and_has_the_drivers_default(chart: Chart) -> Non
         ({"settings": {"visibleCoresOnChips": True}}, "VISIBLE_CORES_ON_CHIPS", "true"),
         ({"settings": {"prepareWait": 0.5}}, "PREPARE_WAIT", "0.5"),
         ({"settings": {"rescanInterval": 3600}}, "RESCAN_INTERVAL", "3600"),
+        ({"settings": {"drainWait": 0}}, "DRAIN_WAIT", "0"),
         ({"rbac": {"readPods": False}}, "READ_PODS", "false"),
         ({"log": {"level": "DEBUG"}}, "LOG_LEVEL", "DEBUG"),
         ({"log": {"format": "text"}}, "LOG_FORMAT", "text"),
@@ -161,9 +163,16 @@ def test_probes_ask_the_health_service(chart: Chart) -> None:
 def test_old_and_new_pod_overlap(chart: Chart) -> None:
     daemon_set = chart.one("DaemonSet")
     assert daemon_set["spec"]["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-    assert driver_pod(chart)["terminationGracePeriodSeconds"] > 25  # the driver waits 20 for calls in flight
     surge = chart.one("DaemonSet", rollout={"maxSurge": "25%"})["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"]
     assert surge == "25%"
+
+
+@pytest.mark.parametrize("wait", [0, 0.5, 25, 300])
+def test_bc095_grace_period_is_longer_than_the_driver_takes_to_stop(chart: Chart, wait: float) -> None:
+    """It serves on in a drain, and then waits for calls in flight."""
+    grace = driver_pod(chart, settings={"drainWait": wait})["terminationGracePeriodSeconds"]
+    assert isinstance(grace, int)
+    assert grace > wait + STOP_GRACE + 5
 
 
 def test_bc095_bc119_driver_stays_wherever_it_is_put(chart: Chart) -> None:

@@ -1,80 +1,28 @@
 """The chart on a real node, by real helm, with the image: what install, upgrade and a second installation do."""
 
 import json
-import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from testbed import driver_image, objects
-from testbed.api import Object
 from testbed.charts import CHART, NAMESPACE
-from testbed.node import Node, Ran
+from testbed.node import Node
+from testbed.release import USER, Site
 from testbed.waiting import until
 
 from dra_driver.settings import DRIVER_NAME
-from dra_driver.simulator.machines import MachinePaths, make_machine, unused_major
-
-USER = f"system:serviceaccount:{NAMESPACE}:coreslice"
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-
-
-@dataclass(frozen=True)
-class Site:
-    """A node with a simulated machine, and the values that suit it."""
-
-    node: Node
-    machine: MachinePaths
-
-    @property
-    def values(self) -> Object:
-        """Paths of this node, and its image."""
-        repository, _, tag = driver_image.REFERENCE.rpartition(":")
-        return {
-            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-            "kubelet": {"root": str(self.node.paths.kubelet)},
-            "cdi": {"root": str(self.node.paths.cdi)},
-            "hardware": {
-                "hostPath": str(self.machine.sysfs.parent),
-                "sysfsRoot": str(self.machine.sysfs),
-                "procRoot": str(self.machine.proc),
-            },
-        }
-
-    def install(self, *flags: str, release: str = "coreslice", namespace: str = NAMESPACE, check: bool = True) -> Ran:
-        """`helm install`, and until it is ready."""
-        command = ("install", release, str(CHART), "--namespace", namespace, "--create-namespace", "--values", "-")
-        return self.node.helm(*command, *flags, stdin=yaml.safe_dump(self.values), check=check)
-
-    def upgrade(self, **values: Any) -> Ran:
-        """`helm upgrade`, and until it is ready."""
-        command = ("upgrade", "coreslice", str(CHART), "--namespace", NAMESPACE, "--wait", "--values", "-")
-        return self.node.helm(*command, stdin=yaml.safe_dump(self.values | values))
-
-    def daemon_set(self) -> Object:
-        """The DaemonSet."""
-        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/coreslice"
-        return self.node.api.request("GET", path)
-
-    def label(self, text: str) -> None:
-        """Set or remove (`key-`) a label of the node."""
-        self.node.kubectl("label", "node", self.node.name, text, "--overwrite")
 
 
 @pytest.fixture(scope="module")
 def site(chart_node: Node) -> Iterator[Site]:
     """A trn1.2xlarge without a driver; its label isn't there yet."""
     chart_node.load_image(driver_image.build())
-    major = unused_major()
-    machine = make_machine("trn1.2xlarge", chart_node.paths.scratch / "machine-chart", major=major)
-    chart_node.make_device("neuron0", major, 0)
-    yield Site(chart_node, machine)
-    chart_node.remove_device("neuron0")
-    shutil.rmtree(machine.sysfs.parent)
+    with Site.prepared(chart_node) as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
@@ -98,16 +46,8 @@ def test_node_without_label_or_known_type_gets_no_pod(site: Site) -> None:
         assert site.daemon_set()["status"]["desiredNumberScheduled"] == 0
     finally:
         site.node.helm("uninstall", "coreslice", "--namespace", NAMESPACE, "--no-hooks", "--wait")
-    assert left(site) == ""
+    assert site.left() == ""
     site.node.kubectl("delete", "namespace", NAMESPACE, "--wait", "--timeout=60s")
-
-
-def left(site: Site) -> str:
-    """Names of what the chart has in the cluster, a line each."""
-    cluster = "deviceclasses,validatingadmissionpolicies,validatingadmissionpolicybindings"
-    kinds = f"{cluster},clusterroles,clusterrolebindings,daemonsets,serviceaccounts,jobs,pods"
-    command = ("get", kinds, "--all-namespaces", "-l", "app.kubernetes.io/name=coreslice", "-o", "name")
-    return site.node.kubectl(*command, "--ignore-not-found").text
 
 
 def test_installed_pod_serves_a_claim(installed: Site) -> None:
@@ -201,7 +141,7 @@ def test_uninstall_whose_check_cannot_run_is_refused(installed: Site) -> None:
     values["image"] = values["image"] | {"tag": "missing"}
     command = ("upgrade", "coreslice", str(CHART), "--namespace", NAMESPACE, "--values", "-")
     installed.node.helm(*command, stdin=yaml.safe_dump(values))
-    refused = uninstall(installed)
+    refused = installed.uninstall()
     assert refused.status != 0
     assert "job coreslice-uninstall-check failed: DeadlineExceeded" in refused.text
     assert installed.daemon_set()["status"]["numberReady"] == 1  # the driver serves on
@@ -216,21 +156,16 @@ def test_uninstall_with_a_claim_is_refused_and_names_it(installed: Site) -> None
     node = installed.node
     node.apply(objects.claim("mine", r="neuron-core"))
     node.run_pod(objects.pod("user", objects.container(claims=["c"]), claims={"c": "claim/mine"}))
-    refused = uninstall(installed)
+    refused = installed.uninstall()
     assert refused.status != 0
     assert "default/mine" in refused.text  # helm shows the log of the check
     assert "job coreslice-uninstall-check failed" in refused.text
-    there = left(installed).split()
+    there = installed.left().split()
     assert [name for name in there if "check" in name and not name.startswith("pod/")] == [
         "job.batch/coreslice-uninstall-check"  # its account and rights are gone; the log can be read again
     ]
     assert installed.daemon_set()["status"]["numberReady"] == 1
     node.delete_pods("user")
     node.clean()
-    assert uninstall(installed).status == 0
-    until(lambda: left(installed) == "", what="nothing left", timeout=60, seen=lambda: left(installed))
-
-
-def uninstall(site: Site) -> Ran:
-    """`helm uninstall` with its hook."""
-    return site.node.helm("uninstall", "coreslice", "--namespace", NAMESPACE, "--wait", check=False)
+    assert installed.uninstall().status == 0
+    until(lambda: installed.left() == "", what="nothing left", timeout=60, seen=installed.left)

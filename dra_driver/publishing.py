@@ -1,0 +1,161 @@
+"""What this node publishes, and whether it does: hardware, records and neighbours put together for the publisher.
+
+Also what people are told of it: metrics of what stands in the API, Events where less is offered than could be.
+
+A look at the API costs two requests, and a claim that comes or goes changes nothing while what is held is listed all
+the same. So each build leaves what it depended on, and `outdated` compares that with how it is now.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dra_driver.claims.hardware import Snapshot
+from dra_driver.claims.ledger import Ledger
+from dra_driver.cluster.slices import Owner, Phase, PublishState, Server
+from dra_driver.coexistence import Neighbours
+from dra_driver.hardware import NodeHardware
+from dra_driver.inventory import slices
+from dra_driver.inventory.devices import DeviceType, totals
+from dra_driver.notices import Notices
+from dra_driver.observe.metrics import Metrics
+from dra_driver.settings import Settings
+
+log = logging.getLogger(__name__)
+
+Wires = Mapping[str, Mapping[str, Any]]  # device name → the device as it was published
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What a decision about the slices depended on."""
+
+    snapshot: Snapshot
+    listed: Wires | None  # what is listed with nothing held; None where it was decided to publish nothing
+    shaping: Wires  # what is held and shapes them
+
+    def holds(self, snapshot: Snapshot, held: Wires) -> bool:
+        """Whether the same would be decided of these, everything else being equal."""
+        return snapshot is self.snapshot and _shaping(self.listed, held) == self.shaping
+
+
+class Publishing:
+    """`build`, `withhold` and `on_state` of a SlicePublisher."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        hardware: NodeHardware,
+        ledger: Ledger,
+        neighbours: Neighbours,
+        notices: Notices,
+        metrics: Metrics,
+    ) -> None:
+        self.pool = slices.Pool(settings.driver_name, settings.node_name)
+        self._granularity = DeviceType(settings.granularity_without_counters.value)
+        self._offer = settings.offer
+        self._hardware = hardware
+        self._ledger = ledger
+        self._neighbours = neighbours
+        self._notices = notices
+        self._metrics = metrics
+        self._notes_told: Sequence[slices.Note] = ()
+        self._built: Mapping[str, int] = {}  # devices by type in the newest build
+        self._basis: _Basis | None = None  # of the newest decision; None while one is made
+
+    def outdated(self) -> bool:
+        """Whether the slices have to be looked at again, now that what is held has changed. Asks neither API nor disk.
+
+        Always, while a decision is being made: it may have been before the change that it looked at what is held.
+        """
+        basis = self._basis
+        return basis is None or not basis.holds(self._hardware.snapshot(), self._ledger.held_here())
+
+    def build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
+        """The slices of this node as it is now."""
+        layout = slices.Layout(server.minor, server.counters, self._granularity)
+        self._basis = None  # before it is looked at what is held
+        snapshot, held = self._hardware.snapshot(), self._ledger.held()
+        self._tell(slices.notes(snapshot.devices.values(), layout=layout, offer=self._offer, held=held))
+        build = partial(
+            slices.build,
+            self.pool,
+            snapshot.devices.values(),
+            totals(snapshot.machine),
+            layout=layout,
+            generation=generation,
+            offer=self._offer,
+            owner=slices.NodeOwner(owner.name, owner.uid),
+        )
+        built, listed = build(held=held), _devices(build())
+        self._built = Counter(str(wire["attributes"]["type"]["string"]) for wire in _devices(built).values())
+        self._basis = _Basis(snapshot, listed, _shaping(listed, held))
+        return built
+
+    def withhold(self, node: dict[str, Any]) -> str:
+        """Why nothing may be published; the Node object was just read."""
+        self._basis = None  # before it is looked at what is held
+        self._neighbours.node_read(node)
+        snapshot, held = self._hardware.snapshot(), self._ledger.held()
+        if not snapshot.machine.chips and not held:
+            why = self._hardware.missing() or "no Neuron hardware on this node"
+        elif not self._offer.types and not held:
+            why = "this node's settings offer nothing (--offer-types)"
+        else:
+            why = self._neighbours.withheld()
+        if why:  # else slices are built
+            self._basis = _Basis(snapshot, None, _shaping(None, held))
+        return why
+
+    def published(self, state: PublishState) -> None:
+        """What went wrong with publishing is an Event; readiness and log have all of it."""
+        if state.ready:
+            withheld = state.phase is Phase.WITHHELD
+            built = {} if withheld else self._built
+            self._metrics.published(built, withheld=withheld, counters_dropped=state.counters is False)
+        if state.counters is False and state.phase is Phase.PUBLISHED:
+            self._notices.on_node("CountersDropped", self._without_counters(state.why_no_counters))
+        elif state.phase is Phase.FAILED:
+            self._notices.on_node("PublishFailed", state.text)
+
+    def _without_counters(self, why: str) -> str:
+        """The same for as long as the cause is, or each change of the slices would be another Event."""
+        kind = slices.granularity(slices.Layout(0, counters=False, granularity=self._granularity), self._offer)
+        offered = "whole chips" if kind is DeviceType.CHIP else "single cores"
+        return (
+            f"only {offered} are offered here, since nothing would keep chips and "
+            f"their cores apart: {why}; turn the gate on for API server, scheduler, controller manager and kubelet, "
+            "or choose what is offered by --granularity-without-counters"
+        )
+
+    def _tell(self, notes: Sequence[slices.Note]) -> None:
+        """What this server's layout has no room for: each when it is new (BC-032)."""
+        for note in notes:
+            if note not in self._notes_told:
+                log.warning("%s", note.text)
+                self._notices.on_node(note.reason, note.text)
+        self._notes_told = notes
+
+
+def _shaping(listed: Wires | None, held: Wires) -> Wires:
+    """What of `held` makes the slices others than they are with nothing held: all of it, or nothing.
+
+    Nothing while each of these devices is listed anyway, as it was published. As soon as one isn't, the others count
+    too: a counter is as large as all that is held on it. Where nothing is published it may matter whether any is.
+    """
+    if listed is None:
+        return held
+    return {} if all(_same(listed.get(name), wire) for name, wire in held.items()) else held
+
+
+def _same(listed: Mapping[str, Any] | None, wire: Mapping[str, Any]) -> bool:
+    """Apart from what it draws, which follows from the rest."""
+    return listed is not None and all(listed.get(key) == wire.get(key) for key in ("attributes", "capacity"))
+
+
+def _devices(built: Sequence[Mapping[str, Any]]) -> Wires:
+    """The devices of these slices, by name."""
+    return {str(wire["name"]): wire for each in built for wire in each["spec"].get("devices") or ()}

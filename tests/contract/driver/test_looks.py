@@ -1,0 +1,184 @@
+"""When a claim that comes or goes makes the driver look at its slices again: exactly when they may become others."""
+
+from collections.abc import Callable, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from dra_driver.cluster.slices import Owner, Server
+from dra_driver.coexistence import Neighbours
+from dra_driver.hardware import NodeHardware
+from dra_driver.inventory.devices import Device
+from dra_driver.publishing import Publishing
+from dra_driver.settings import Granularity, Settings
+from dra_driver.simulator import machines
+from dra_driver.simulator.machines import MachinePaths, make_machine
+from tests.contract.driver.conftest import DRIVER, NODE, Rig, eventually, result
+
+CYCLES = 20
+COUNTED, UNCOUNTED = Server(37, counters=True), Server(37, counters=False)
+OWNER = Owner(NODE, "uid")
+
+
+def quiet(rig: Rig) -> int:
+    """Requests until now, once what belongs to the start is over."""
+    eventually(lambda: rig.server.watches and rig.rights_asked(), "the start is over", seen=rig.process.tail)
+    return len(rig.server.audit.rows())
+
+
+@pytest.mark.parametrize(("minor", "device"), [(37, "core-0-0"), (37, "chip-0"), (34, "chip-0")])
+def test_claims_cost_one_read_each_and_nothing_else(rig: Rig, minor: int, device: str) -> None:
+    """Looking at Node and slices for each of them was two thirds of all requests of a busy node."""
+    rig.store.minor = minor
+    rig.start()
+    refs = [rig.claim(f"c{number}", result(device)) for number in range(CYCLES)]
+    before = quiet(rig)
+    for ref in refs:
+        rig.prepare(ref)
+        rig.unprepare(ref)
+    rig.prepare(rig.claim("last", result(device)))  # what follows from the others has surely been begun by then
+    asked = [(row.verb, row.path.rpartition("/")[2]) for row in rig.server.audit.rows()[before:]]
+    assert asked == [("get", name) for name in (*(ref.name for ref in refs), "last")]
+
+
+def test_without_counters_a_claim_of_another_granularity_takes_the_chip_away_and_gives_it_back(rig: Rig) -> None:
+    """By the next rescan it would be too late: the chip would be given out over the core."""
+    rig.store.minor = 34
+    rig.start("--rescan-interval=3600")
+    assert rig.device_names() == ["chip-0"]
+    rig.prepare(ref := rig.core("a"))
+    eventually(lambda: rig.device_names() == [], "the chip taken away", seen=rig.device_names)
+    rig.unprepare(ref)
+    eventually(lambda: rig.device_names() == ["chip-0"], "the chip given back", seen=rig.device_names)
+
+
+def test_records_of_a_node_without_hardware_are_published_until_the_last_is_undone(rig: Rig) -> None:
+    rig.start("--rescan-interval=1")
+    refs = [rig.core("a"), rig.core("b", "core-0-1")]
+    for ref in refs:
+        rig.prepare(ref)
+    machines.remove_chip(rig.machine, 0)
+    eventually(lambda: rig.device_names() == ["core-0-0", "core-0-1"], "what is held", seen=rig.device_names)
+    rig.unprepare(refs[0])
+    eventually(lambda: rig.device_names() == ["core-0-1"], "one less", seen=rig.device_names)
+    rig.unprepare(refs[1])
+    eventually(lambda: rig.slices() == [], "nothing", seen=rig.device_names)
+
+
+# The decision by itself
+
+
+class Books:
+    """A ledger as far as slices ask: what is held, and a moment just after somebody looked."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, Mapping[str, Any]] = {}
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def held(self) -> dict[str, Mapping[str, Any]]:
+        found = dict(self.now)
+        self.meanwhile()
+        return found
+
+    def held_here(self) -> dict[str, Mapping[str, Any]]:
+        return dict(self.now)
+
+
+class Silent:
+    """Takes whatever is told."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class Desk:
+    """What publishes, without a publisher."""
+
+    def __init__(self, root: Path, granularity: Granularity = Granularity.CHIP) -> None:
+        self.machine: MachinePaths = make_machine("trn1.2xlarge", root / "m")
+        self.hardware = NodeHardware(sysfs_root=self.machine.sysfs, proc_root=self.machine.proc)
+        self.books = Books()
+        settings = Settings(
+            node_name=NODE,
+            driver_name=DRIVER,
+            granularity_without_counters=granularity,
+            kubelet_plugins_dir=root,
+            kubelet_registrar_dir=root,
+        )
+        neighbours = Neighbours(settings, changed=lambda: None)
+        quiet = cast("Any", Silent())
+        self.publishing = Publishing(settings, self.hardware, cast("Any", self.books), neighbours, quiet, quiet)
+
+    def hold(self, *held: Device) -> None:
+        self.books.now = {device.name: device.wire for device in held}
+
+    def look(self, server: Server = COUNTED) -> list[dict[str, Any]]:
+        """One pass of the publisher; nothing when it is to publish nothing."""
+        node = {"metadata": {"name": NODE, "uid": "uid"}}
+        return [] if self.publishing.withhold(node) else self.publishing.build(server, 1, OWNER)
+
+    def device(self, name: str) -> Device:
+        return self.hardware.devices()[name]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_before_the_first_look_every_claim_calls_for_one(desk: Desk) -> None:
+    assert desk.publishing.outdated()
+    desk.look()
+    assert not desk.publishing.outdated()
+
+
+def test_a_claim_that_comes_while_a_look_is_under_way_calls_for_another(desk: Desk) -> None:
+    """The look may have read the records before; what it finds would stay published."""
+    desk.look()
+    seen: list[bool] = []
+    desk.books.meanwhile = lambda: seen.append(desk.publishing.outdated())
+    desk.look()
+    assert seen == [True, True]
+    assert not desk.publishing.outdated()
+
+
+def test_a_scan_that_finds_the_same_makes_no_difference(desk: Desk) -> None:
+    desk.look()
+    assert not desk.hardware.rescan()
+    desk.hold(desk.device("core-0-0"))
+    assert not desk.publishing.outdated()
+
+
+def test_other_hardware_calls_for_a_look(desk: Desk) -> None:
+    desk.look()
+    machines.remove_chip(desk.machine, 0)
+    assert desk.hardware.rescan()
+    assert desk.publishing.outdated()
+
+
+@pytest.mark.parametrize("server", [COUNTED, UNCOUNTED])
+@pytest.mark.parametrize("granularity", list(Granularity))
+@pytest.mark.parametrize("chips", [1, 0])
+def test_whoever_is_not_called_would_have_found_the_same(
+    tmp_path: Path, server: Server, granularity: Granularity, chips: int
+) -> None:
+    """Every step between two states of the records, with devices that have gone, or are offered otherwise now."""
+    desk = Desk(tmp_path, granularity)
+    core, other, chip = (desk.device(name) for name in ("core-0-0", "core-0-1", "chip-0"))
+    gone = Device("core-0-7", core.type, (0,), 7, 1, 1, {**core.wire, "name": "core-0-7"})
+    before = Device(core.name, core.type, core.chips, 0, 1, 1, {**core.wire, "capacity": {"memory": {"value": "1"}}})
+    states = [(), (core,), (core, other), (chip,), (gone,), (core, gone), (before,), (before, other), (before, gone)]
+    if not chips:
+        machines.remove_chip(desk.machine, 0)
+        assert desk.hardware.rescan()
+    spared = 0
+    for first, then in product(states, states):
+        desk.hold(*first)
+        was = desk.look(server)
+        desk.hold(*then)
+        if not desk.publishing.outdated():
+            assert desk.look(server) == was, (first, then)
+            spared += first != then
+    assert spared == 0 if not chips else spared > 0
