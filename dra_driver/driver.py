@@ -187,8 +187,8 @@ class Driver:
         self._metrics.registered(confirmed=state.status is RegistrationStatus.CONFIRMED)
         if state.status is RegistrationStatus.CONFIRMED:
             self._neighbours.look_again()  # perhaps it is another kubelet than before
+            self._publisher.poke()  # before the start, which looks anyway
             self._publisher.start()
-            self._publisher.poke()
             self._rights.start()
         elif state.status is RegistrationStatus.REFUSED:
             self._notices.on_node("RegistrationRefused", state.text)

@@ -8,9 +8,8 @@ the same. So each build leaves what it depended on, and `outdated` compares that
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from dra_driver.claims.hardware import Snapshot
@@ -34,7 +33,7 @@ class _Basis:
     """What a decision about the slices depended on."""
 
     snapshot: Snapshot
-    listed: Wires | None  # what is listed with nothing held; None where it was decided to publish nothing
+    listed: Wires | None  # what is listed with nothing held; None where what is held makes no difference
     shaping: Wires  # what is held and shapes them
 
     def holds(self, snapshot: Snapshot, held: Wires) -> bool:
@@ -64,12 +63,12 @@ class Publishing:
         self._metrics = metrics
         self._notes_told: Sequence[slices.Note] = ()
         self._built: Mapping[str, int] = {}  # devices by type in the newest build
-        self._basis: _Basis | None = None  # of the newest decision; None while one is made
+        self._basis: _Basis | None = None  # of the newest decision; None before the first
 
     def outdated(self) -> bool:
         """Whether the slices have to be looked at again, now that what is held has changed. Asks neither API nor disk.
 
-        Always, while a decision is being made: it may have been before the change that it looked at what is held.
+        While a look is under way this is told by what the one before depended on, since `_decide` looks twice.
         """
         basis = self._basis
         return basis is None or not basis.holds(self._hardware.snapshot(), self._ledger.held_here())
@@ -77,38 +76,52 @@ class Publishing:
     def build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
         """The slices of this node as it is now."""
         layout = slices.Layout(server.minor, server.counters, self._granularity)
-        self._basis = None  # before it is looked at what is held
-        snapshot, held = self._hardware.snapshot(), self._ledger.held()
+
+        def slices_of(snapshot: Snapshot, held: Wires) -> list[dict[str, Any]]:
+            return slices.build(
+                self.pool,
+                snapshot.devices.values(),
+                totals(snapshot.machine),
+                layout=layout,
+                generation=generation,
+                offer=self._offer,
+                held=held,
+                owner=slices.NodeOwner(owner.name, owner.uid),
+            )
+
+        snapshot, held = self._decide(lambda snapshot: _devices(slices_of(snapshot, {})))
         self._tell(slices.notes(snapshot.devices.values(), layout=layout, offer=self._offer, held=held))
-        build = partial(
-            slices.build,
-            self.pool,
-            snapshot.devices.values(),
-            totals(snapshot.machine),
-            layout=layout,
-            generation=generation,
-            offer=self._offer,
-            owner=slices.NodeOwner(owner.name, owner.uid),
-        )
-        built, listed = build(held=held), _devices(build())
+        built = slices_of(snapshot, held)
         self._built = Counter(str(wire["attributes"]["type"]["string"]) for wire in _devices(built).values())
-        self._basis = _Basis(snapshot, listed, _shaping(listed, held))
         return built
 
     def withhold(self, node: dict[str, Any]) -> str:
-        """Why nothing may be published; the Node object was just read."""
-        self._basis = None  # before it is looked at what is held
+        """Why nothing may be published; the Node object was just read. When something may, `build` follows."""
         self._neighbours.node_read(node)
-        snapshot, held = self._hardware.snapshot(), self._ledger.held()
-        if not snapshot.machine.chips and not held:
-            why = self._hardware.missing() or "no Neuron hardware on this node"
-        elif not self._offer.types and not held:
-            why = "this node's settings offer nothing (--offer-types)"
-        else:
-            why = self._neighbours.withheld()
-        if why:  # else slices are built
-            self._basis = _Basis(snapshot, None, _shaping(None, held))
-        return why
+        snapshot, held = self._decide(lambda snapshot: None if self._offers(snapshot) else {})
+        if not self._offers(snapshot) and not held:
+            return self._nothing(snapshot)
+        return self._neighbours.withheld()
+
+    def _offers(self, snapshot: Snapshot) -> bool:
+        return bool(snapshot.machine.chips and self._offer.types)
+
+    def _nothing(self, snapshot: Snapshot) -> str:
+        if snapshot.machine.chips:
+            return "this node's settings offer nothing (--offer-types)"
+        return self._hardware.missing() or "no Neuron hardware on this node"
+
+    def _decide(self, listed: Callable[[Snapshot], Wires | None]) -> tuple[Snapshot, Wires]:
+        """Hardware and what is held, for a decision that `outdated` knows of before it is made.
+
+        A claim that changes after both were read either finds this basis, or is found here by the second look.
+        """
+        while True:
+            snapshot, held = self._hardware.snapshot(), self._ledger.held()
+            plain = listed(snapshot)
+            self._basis = basis = _Basis(snapshot, plain, _shaping(plain, held))
+            if basis.holds(self._hardware.snapshot(), self._ledger.held_here()):
+                return snapshot, held
 
     def published(self, state: PublishState) -> None:
         """What went wrong with publishing is an Event; readiness and log have all of it."""
@@ -144,11 +157,9 @@ def _shaping(listed: Wires | None, held: Wires) -> Wires:
     """What of `held` makes the slices others than they are with nothing held: all of it, or nothing.
 
     Nothing while each of these devices is listed anyway, as it was published. As soon as one isn't, the others count
-    too: a counter is as large as all that is held on it. Where nothing is published it may matter whether any is.
+    too: a counter is as large as all that is held on it.
     """
-    if listed is None:
-        return held
-    return {} if all(_same(listed.get(name), wire) for name, wire in held.items()) else held
+    return {} if listed is None or all(_same(listed.get(name), wire) for name, wire in held.items()) else held
 
 
 def _same(listed: Mapping[str, Any] | None, wire: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """When a claim that comes or goes makes the driver look at its slices again: exactly when they may become others."""
 
+import time
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
@@ -18,14 +19,23 @@ from dra_driver.simulator.machines import MachinePaths, make_machine
 from tests.contract.driver.conftest import DRIVER, NODE, Rig, eventually, result
 
 CYCLES = 20
+IDLE = 1.0  # seconds; the publisher puts off a look by 0.03 at most
 COUNTED, UNCOUNTED = Server(37, counters=True), Server(37, counters=False)
 OWNER = Owner(NODE, "uid")
 
 
 def quiet(rig: Rig) -> int:
-    """Requests until now, once what belongs to the start is over."""
-    eventually(lambda: rig.server.watches and rig.rights_asked(), "the start is over", seen=rig.process.tail)
-    return len(rig.server.audit.rows())
+    """Requests until now, once what belongs to the start is over: all rights are asked for, and then nothing more."""
+    seen = [(0, time.monotonic())]
+
+    def idle() -> bool:
+        requests, now = len(rig.server.audit.rows()), time.monotonic()
+        if requests != seen[-1][0]:
+            seen.append((requests, now))
+        return bool(rig.server.watches and rig.rights_asked() and now - seen[-1][1] > IDLE)
+
+    eventually(idle, "the start is over", seen=rig.process.tail)
+    return seen[-1][0]
 
 
 @pytest.mark.parametrize(("minor", "device"), [(37, "core-0-0"), (37, "chip-0"), (34, "chip-0")])
@@ -45,7 +55,7 @@ def test_claims_cost_one_read_each_and_nothing_else(rig: Rig, minor: int, device
 
 def test_without_counters_a_claim_of_another_granularity_takes_the_chip_away_and_gives_it_back(rig: Rig) -> None:
     """By the next rescan it would be too late: the chip would be given out over the core."""
-    rig.store.minor = 34
+    rig.store.partitionable = False
     rig.start("--rescan-interval=3600")
     assert rig.device_names() == ["chip-0"]
     rig.prepare(ref := rig.core("a"))
@@ -134,14 +144,38 @@ def test_before_the_first_look_every_claim_calls_for_one(desk: Desk) -> None:
     assert not desk.publishing.outdated()
 
 
-def test_a_claim_that_comes_while_a_look_is_under_way_calls_for_another(desk: Desk) -> None:
-    """The look may have read the records before; what it finds would stay published."""
+def test_a_claim_that_comes_while_a_look_is_under_way_is_in_it(desk: Desk) -> None:
+    """Compared with the look before it would change nothing; with what this look has read so far it does."""
+    core, gone = desk.device("core-0-0"), dict(desk.device("core-0-1").wire) | {"name": "core-0-7"}
+    desk.hold(core)
     desk.look()
-    seen: list[bool] = []
-    desk.books.meanwhile = lambda: seen.append(desk.publishing.outdated())
-    desk.look()
-    assert seen == [True, True]
+    desk.books.now["core-0-7"] = gone
+    called: list[bool] = []
+
+    def undo_it() -> None:
+        """The last moment: records were read, and nothing is decided yet."""
+        if desk.books.now.pop("core-0-7", None):
+            called.append(desk.publishing.outdated())
+
+    desk.books.meanwhile = undo_it
+    built = desk.publishing.build(COUNTED, 1, OWNER)
+    assert called == [False], "nobody calls for another look"
+    assert built == desk.look()
     assert not desk.publishing.outdated()
+
+
+def test_a_claim_that_changes_nothing_calls_for_no_look_while_one_is_under_way(desk: Desk) -> None:
+    """Else a busy node would look for ever: each look would meet a claim."""
+    desk.look()
+    called: list[bool] = []
+
+    def come() -> None:
+        desk.hold(desk.device("core-0-0"))
+        called.append(desk.publishing.outdated())
+
+    desk.books.meanwhile = come
+    desk.look()
+    assert called == [False, False]
 
 
 def test_a_scan_that_finds_the_same_makes_no_difference(desk: Desk) -> None:
