@@ -31,8 +31,16 @@ node: $(VENV)/.dev  ## a real Kubernetes node with the driver on it, left runnin
 	@$(BIN)/python tests/cluster/node.py build
 	@$(BIN)/python tests/cluster/node.py up
 
+fuzz-slices: $(VENV)/.dev  ## the slice linter against the API validation of every minor (Go; FUZZ_SEED repeats a run)
+	FUZZ_SLICES=$${FUZZ_SLICES:-10000} FUZZ_MINORS=$${FUZZ_MINORS:-34,35,36,37} FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} \
+		$(BIN)/python -m pytest -q tests/oracle/test_slice_validation.py
+
 node-stop: $(VENV)/.dev  ## end it and clean up
 	@$(BIN)/python tests/cluster/node.py down
+
+bench-fleet: $(VENV)/.dev  ## what the real scheduler pays for each way to publish (root, Go, an idle machine; SHORT=1: one pass)
+	@$(BIN)/python tests/cluster/node.py build
+	@PYTHONPATH=tests/cluster:tests/fleet $(BIN)/python -m fleetbench $(if $(SHORT),--short) $(if $(SMOKE),--smoke)
 
 clean:  ## remove the virtual environment and caches of tools
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -43,4 +51,4 @@ $(VENV)/.demo: requirements/bootstrap.txt requirements/demo.txt pyproject.toml
 $(VENV)/.dev: requirements/bootstrap.txt requirements/dev.txt pyproject.toml
 	@tests/venv.sh "$(PYTHON)" $(VENV) dev
 
-.PHONY: help demo test test-fast lint proto node node-stop clean
+.PHONY: help demo test test-fast lint proto node node-stop fuzz-slices bench-fleet clean

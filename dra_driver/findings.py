@@ -42,7 +42,9 @@ class Findings:
                 if finding not in self._told:
                     self._on_node(finding.reason, finding.text)
             self._told = now
-            self._metrics.conflicts(finding.reason for finding in now)
+            reasons = [finding.reason for finding in now]
+            self._metrics.conflicts(reasons)
+            self._metrics.hardware_problems(sum(reason.startswith("Hardware") for reason in reasons))
 
 
 def damaged_records(store: RecordStore) -> list[Finding]:

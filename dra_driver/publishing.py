@@ -8,7 +8,7 @@ the same. So each build leaves what it depended on, and `outdated` compares that
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from dra_driver.inventory import slices
 from dra_driver.inventory.devices import DeviceType, totals
 from dra_driver.notices import Notices
 from dra_driver.observe.metrics import Metrics
-from dra_driver.settings import Granularity, Settings
+from dra_driver.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +30,15 @@ Wires = Mapping[str, Mapping[str, Any]]  # device name → the device as it was 
 
 @dataclass(frozen=True)
 class _Basis:
-    """What a decision about the slices depended on. Without a layout it was to publish nothing."""
+    """What a decision about the slices depended on."""
 
     snapshot: Snapshot
-    layout: slices.Layout | None
+    listed: Wires | None  # what is listed with nothing held; None where what is held makes no difference
     shaping: Wires  # what is held and shapes them
 
     def holds(self, snapshot: Snapshot, held: Wires) -> bool:
         """Whether the same would be decided of these, everything else being equal."""
-        return snapshot is self.snapshot and _shaping(snapshot, self.layout, held) == self.shaping
+        return snapshot is self.snapshot and _shaping(self.listed, held) == self.shaping
 
 
 class Publishing:
@@ -54,13 +54,14 @@ class Publishing:
         metrics: Metrics,
     ) -> None:
         self.pool = slices.Pool(settings.driver_name, settings.node_name)
-        self._granularity = settings.granularity_without_counters
+        self._granularity = DeviceType(settings.granularity_without_counters.value)
+        self._offer = settings.offer
         self._hardware = hardware
         self._ledger = ledger
         self._neighbours = neighbours
         self._notices = notices
         self._metrics = metrics
-        self._minor_told: int | None = None
+        self._notes_told: Sequence[slices.Note] = ()
         self._built: Mapping[str, int] = {}  # devices by type in the newest build
         self._basis: _Basis | None = None  # of the newest decision; None before the first
 
@@ -74,37 +75,51 @@ class Publishing:
 
     def build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
         """The slices of this node as it is now."""
-        layout = slices.Layout(server.minor, server.counters, DeviceType(self._granularity.value))
-        self._tell_unused_counters(server, layout)
-        snapshot, held = self._decide(layout)
-        built = slices.build(
-            self.pool,
-            list(snapshot.devices.values()),
-            totals(snapshot.machine),
-            layout=layout,
-            generation=generation,
-            held=held,
-            owner=slices.NodeOwner(owner.name, owner.uid),
-        )
-        self._built = _by_type(built)
+        layout = slices.Layout(server.minor, server.counters, self._granularity)
+
+        def slices_of(snapshot: Snapshot, held: Wires) -> list[dict[str, Any]]:
+            return slices.build(
+                self.pool,
+                snapshot.devices.values(),
+                totals(snapshot.machine),
+                layout=layout,
+                generation=generation,
+                offer=self._offer,
+                held=held,
+                owner=slices.NodeOwner(owner.name, owner.uid),
+            )
+
+        snapshot, held = self._decide(lambda snapshot: _devices(slices_of(snapshot, {})))
+        self._tell(slices.notes(snapshot.devices.values(), layout=layout, offer=self._offer, held=held))
+        built = slices_of(snapshot, held)
+        self._built = Counter(str(wire["attributes"]["type"]["string"]) for wire in _devices(built).values())
         return built
 
     def withhold(self, node: dict[str, Any]) -> str:
         """Why nothing may be published; the Node object was just read. When something may, `build` follows."""
         self._neighbours.node_read(node)
-        snapshot, held = self._decide(None)
-        if not snapshot.machine.chips and not held:
-            return self._hardware.missing() or "no Neuron hardware on this node"
+        snapshot, held = self._decide(lambda snapshot: None if self._offers(snapshot) else {})
+        if not self._offers(snapshot) and not held:
+            return self._nothing(snapshot)
         return self._neighbours.withheld()
 
-    def _decide(self, layout: slices.Layout | None) -> tuple[Snapshot, Wires]:
+    def _offers(self, snapshot: Snapshot) -> bool:
+        return bool(snapshot.machine.chips and self._offer.types)
+
+    def _nothing(self, snapshot: Snapshot) -> str:
+        if snapshot.machine.chips:
+            return "this node's settings offer nothing (--offer-types)"
+        return self._hardware.missing() or "no Neuron hardware on this node"
+
+    def _decide(self, listed: Callable[[Snapshot], Wires | None]) -> tuple[Snapshot, Wires]:
         """Hardware and what is held, for a decision that `outdated` knows of before it is made.
 
         A claim that changes after both were read either finds this basis, or is found here by the second look.
         """
         while True:
             snapshot, held = self._hardware.snapshot(), self._ledger.held()
-            self._basis = basis = _Basis(snapshot, layout, _shaping(snapshot, layout, held))
+            plain = listed(snapshot)
+            self._basis = basis = _Basis(snapshot, plain, _shaping(plain, held))
             if basis.holds(self._hardware.snapshot(), self._ledger.held_here()):
                 return snapshot, held
 
@@ -121,46 +136,37 @@ class Publishing:
 
     def _without_counters(self, why: str) -> str:
         """The same for as long as the cause is, or each change of the slices would be another Event."""
-        whole = self._granularity is Granularity.CHIP
+        kind = slices.granularity(slices.Layout(0, counters=False, granularity=self._granularity), self._offer)
+        offered = "whole chips" if kind is DeviceType.CHIP else "single cores"
         return (
-            f"only {'whole chips' if whole else 'single cores'} are offered here, since nothing would keep chips and "
+            f"only {offered} are offered here, since nothing would keep chips and "
             f"their cores apart: {why}; turn the gate on for API server, scheduler, controller manager and kubelet, "
             "or choose what is offered by --granularity-without-counters"
         )
 
-    def _tell_unused_counters(self, server: Server, layout: slices.Layout) -> None:
-        """Once for each version of the server: it would keep counters, but in a layout that isn't built (BC-032)."""
-        minor = server.minor if server.counters and not layout.counted else None
-        if minor is not None and minor != self._minor_told:
-            text = (
-                f"only one granularity ({layout.granularity.value}) is offered here: Kubernetes 1.{minor} has counters "
-                "beside the devices only, and this release publishes them in slices of their own, as from 1.35 on"
-            )
-            log.warning("%s", text)
-            self._notices.on_node("CountersUnused", text)
-        self._minor_told = minor
+    def _tell(self, notes: Sequence[slices.Note]) -> None:
+        """What this server's layout has no room for: each when it is new (BC-032)."""
+        for note in notes:
+            if note not in self._notes_told:
+                log.warning("%s", note.text)
+                self._notices.on_node(note.reason, note.text)
+        self._notes_told = notes
 
 
-def _shaping(snapshot: Snapshot, layout: slices.Layout | None, held: Wires) -> Wires:
+def _shaping(listed: Wires | None, held: Wires) -> Wires:
     """What of `held` makes the slices others than they are with nothing held: all of it, or nothing.
 
     Nothing while each of these devices is listed anyway, as it was published. As soon as one isn't, the others count
-    too: a counter is as large as all that is held on it. Where nothing is published it matters only without chips.
+    too: a counter is as large as all that is held on it.
     """
-    if layout is None:
-        return {} if snapshot.machine.chips else held
-    return {} if all(_listed(snapshot, layout, name, wire) for name, wire in held.items()) else held
+    return {} if listed is None or all(_same(listed.get(name), wire) for name, wire in held.items()) else held
 
 
-def _listed(snapshot: Snapshot, layout: slices.Layout, name: str, wire: Mapping[str, Any]) -> bool:
-    """Whether the machine offers it now, just so: with counters anything, without them only one granularity."""
-    device = snapshot.devices.get(name)
-    if device is None or not (layout.counted or device.type is layout.granularity):
-        return False
-    return wire is device.wire or wire == device.wire
+def _same(listed: Mapping[str, Any] | None, wire: Mapping[str, Any]) -> bool:
+    """Apart from what it draws, which follows from the rest."""
+    return listed is not None and all(listed.get(key) == wire.get(key) for key in ("attributes", "capacity"))
 
 
-def _by_type(built: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
-    """Devices of these slices by their published type."""
-    devices = (device for each in built for device in each["spec"].get("devices") or ())
-    return Counter(str(device["attributes"]["type"]["string"]) for device in devices)
+def _devices(built: Sequence[Mapping[str, Any]]) -> Wires:
+    """The devices of these slices, by name."""
+    return {str(wire["name"]): wire for each in built for wire in each["spec"].get("devices") or ()}

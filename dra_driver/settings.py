@@ -12,6 +12,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from dra_driver.errors import SettingsError
+from dra_driver.inventory.devices import DeviceType
+from dra_driver.inventory.offer import Offer, Runs
 
 DRIVER_NAME = "neuron.coreslice.dev"
 _SUBDOMAIN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
@@ -47,11 +49,23 @@ def _listed(value: Any) -> Any:
     return () if names == ["none"] else tuple(filter(None, names))
 
 
+def _counted(value: Any) -> Any:
+    """As `_listed`; here the word for empty is `all`."""
+    return () if value == "all" else _listed(value)
+
+
+def _unless_all(value: Any) -> Any:
+    return None if value == "all" else value
+
+
 Names = Annotated[tuple[Annotated[str, Field(max_length=253)], ...], BeforeValidator(_listed)]
+Types = Annotated[tuple[DeviceType, ...], BeforeValidator(_listed)]
+Counts = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_counted)]
+Limit = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_unless_all)]
 
 
-def _setting(default: Any, *, env: str, text: str, **limits: Any) -> Any:
-    return Field(default, description=text, json_schema_extra={"env": env}, **limits)
+def _setting(default: Any, *, env: str, text: str, empty: str = "none", **limits: Any) -> Any:
+    return Field(default, description=text, json_schema_extra={"env": env, "empty": empty}, **limits)
 
 
 class Settings(BaseModel):
@@ -119,6 +133,28 @@ class Settings(BaseModel):
     assume_cdi: bool = _setting(
         False, env="ASSUME_CDI", text="publish also where the node's container runtime has CDI off by default"
     )
+    offer_types: Types = _setting(
+        tuple(DeviceType),
+        env="OFFER_TYPES",
+        text="the types of devices that this node offers, with commas; none offers nothing",
+    )
+    offer_core_counts: Counts = _setting(
+        (), env="OFFER_CORE_COUNTS", empty="all", text="sizes of cores and core runs, in cores, with commas; or all"
+    )
+    offer_chip_counts: Counts = _setting(
+        (), env="OFFER_CHIP_COUNTS", empty="all", text="sizes of chips and chip groups, in chips, with commas; or all"
+    )
+    offer_chips_with_cores: Limit = _setting(
+        None,
+        env="OFFER_CHIPS_WITH_CORES",
+        empty="all",
+        text="on how many chips, counted from the first, cores and core runs are offered besides the chip; or all",
+    )
+    offer_runs: Runs = _setting(
+        Runs.AUTO,
+        env="OFFER_RUNS",
+        text="core runs: on, off, or auto, which is off on trn2 and trn3, where the runtime may not take them",
+    )
     granularity_without_counters: Granularity = _setting(
         Granularity.CHIP,
         env="GRANULARITY_WITHOUT_COUNTERS",
@@ -167,6 +203,20 @@ class Settings(BaseModel):
         """Where the records lie."""
         return self.state_dir or self.kubelet_plugins_dir / self.driver_name / "claims"
 
+    @property
+    def offer(self) -> Offer:
+        """What is offered of what the hardware has."""
+        return Offer(
+            types=frozenset(self.offer_types),
+            core_counts=self.offer_core_counts,
+            chip_counts=self.offer_chip_counts,
+            chips_with_cores=self.offer_chips_with_cores,
+            runs=self.offer_runs,
+        )
+
+
+OFFER = tuple(name for name in Settings.model_fields if name.startswith("offer_"))
+
 
 def add_arguments(parser: argparse.ArgumentParser, names: Collection[str] = ()) -> None:
     """One flag a setting, or for these only; unset ones stay None, so that the environment can speak."""
@@ -174,7 +224,7 @@ def add_arguments(parser: argparse.ArgumentParser, names: Collection[str] = ()) 
         if names and name not in names:
             continue
         text = f"{field.description} (env {_env(name)}"
-        text += ")" if field.is_required() else f"; default {_shown(field.default)})"
+        text += ")" if field.is_required() else f"; default {_shown(field.default, _extra(name)['empty'])})"
         parser.add_argument(_flag(name), metavar=name.split("_")[-1].upper(), help=text.replace("%", "%%"))
 
 
@@ -193,6 +243,17 @@ def load(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Setti
         return Settings.model_validate(given)
     except ValidationError as error:
         raise SettingsError("; ".join(_told(entry) for entry in error.errors())) from error
+
+
+def load_offer(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Offer:
+    """The offer alone, for commands that show what a node would publish; of its settings and variables only.
+
+    Raises:
+        SettingsError: as `load`.
+    """
+    given = {name: getattr(arguments, name, None) for name in OFFER}
+    known = {_env(name): environment.get(_env(name), "") for name in OFFER}
+    return load(argparse.Namespace(node_name="any", **given), known).offer
 
 
 def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -214,11 +275,15 @@ def _flag(name: str) -> str:
 
 
 def _env(name: str) -> str:
+    return _extra(name)["env"]
+
+
+def _extra(name: str) -> dict[str, str]:
     extra = Settings.model_fields[name].json_schema_extra
-    return str(extra["env"]) if isinstance(extra, dict) else ""
+    return {key: str(value) for key, value in extra.items()} if isinstance(extra, dict) else {}
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, empty: str) -> str:
     if isinstance(value, tuple):
-        return ",".join(value) or "none"
-    return "none" if value in (None, "") else str(value)
+        return ",".join(map(str, value)) or empty
+    return empty if value in (None, "") else str(value)

@@ -11,7 +11,7 @@ from importlib import import_module
 from dra_driver import __version__
 from dra_driver.errors import CoresliceError, SettingsError
 
-COMMANDS = ("driver", "demo", "machine", "slices", "ls", "state", "uninstall-check")
+COMMANDS = ("driver", "demo", "machine", "slices", "classes", "ls", "state", "uninstall-check")
 
 OK, FAILED, WRONG_USE = 0, 1, 2
 

@@ -6,21 +6,26 @@ import os
 import re
 import socket
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dra_driver.cli import lint
 from dra_driver.errors import CoresliceError
-from dra_driver.inventory.devices import devices, totals
-from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build
+from dra_driver.inventory.devices import DeviceType, devices, totals
+from dra_driver.inventory.offer import Offer
+from dra_driver.inventory.slices import Layout, NodeOwner, Note, Pool, build, notes
+from dra_driver.inventory.summary import SCAN_COST, Summary, summarise
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
 from dra_driver.neuron.sysfs import read_machine
-from dra_driver.settings import DRIVER_NAME
-from dra_driver.simulator.machines import make_machine
+from dra_driver.settings import DRIVER_NAME, OFFER, Granularity, add_arguments, load_offer
+from dra_driver.simulator.nominal import nominal
 
 GOOD, FAILED, WRONG_USE = 0, 1, 2
+OLDEST_MINOR = 34
+
+Wire = dict[str, Any]
 
 _NUMBERLIKE = re.compile(r"[0-9+.-]")
 
@@ -30,39 +35,47 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser("slices", help="print the ResourceSlices that a node would publish")
     parser.set_defaults(func=run)
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--machine", metavar="SIZE", help=f"of a simulated machine: {', '.join(SIZES)}")
+    where.add_argument("--machine", metavar="SIZE", help=f"of a machine of that size: {', '.join(SIZES)}")
     where.add_argument("--sysfs-root", type=Path, metavar="DIR", help="of the hardware there (default /sys)")
     parser.add_argument("--proc-root", type=Path, metavar="DIR", help="its /proc (default /proc)")
     parser.add_argument("--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname().lower())
     parser.add_argument("--node-uid", metavar="U", help="the Node's UID, for the owner reference")
     parser.add_argument("--driver-name", metavar="D", default=DRIVER_NAME)
+    parser.add_argument("--lnc", type=int, choices=(1, 2), default=1, help="logical NeuronCore configuration")
+    parser.add_argument("--server-version", type=_minor, metavar="1.M", default="1.37", help="1.34 or later")
     parser.add_argument(
         "--without-counters", action="store_true", help="as for an API server that drops shared counters"
     )
-    parser.add_argument("--kubernetes-minor", type=int, metavar="M", default=37, help="37 stands for 1.37")
-    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="json")
+    parser.add_argument("--granularity-without-counters", type=Granularity, default="chip", help="chip or core")
+    add_arguments(parser, OFFER)
+    lint.add_arguments(parser)
+    parser.add_argument("-o", "--output", choices=("yaml", "json", "table"), default="json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a v1 List: 0 good, 1 nothing to publish or an unreadable tree, 2 wrong use."""
+    """Prints a v1 List or a summary: 0 good, 1 nothing to publish or an unreadable tree, 2 wrong use."""
+    if args.lint is not None:
+        return lint.run(args)
     if args.machine is not None and (fault := _misused(args)):
         print(f"coreslice slices: {fault}", file=sys.stderr)
         return WRONG_USE
+    offer = load_offer(args, os.environ)
     try:
         machine = _machine(args)
-        text = _render({"apiVersion": "v1", "kind": "List", "items": _slices(args, machine)}, args.output)
+        found, told = _slices(args, machine, offer)
+        text = _table(args, machine, summarise(found)) if args.output == "table" else _render(_list(found), args.output)
     except CoresliceError as error:
         print(f"coreslice slices: {error}", file=sys.stderr)
         return FAILED
     print(text, end="")
-    for problem in machine.problems:
-        print(f"problem: {problem.path} {problem.reason}", file=sys.stderr)
-    return _verdict(machine)
+    for line in (*(f"problem: {each.path} {each.reason}" for each in machine.problems), *(each.text for each in told)):
+        print(line, file=sys.stderr)
+    return _verdict(machine, found)
 
 
 def _misused(args: argparse.Namespace) -> str:
     if args.proc_root is not None:
-        return "--proc-root belongs to --sysfs-root; a simulated machine brings its own"
+        return "--proc-root belongs to --sysfs-root; a size needs none"
     if args.machine not in SIZES:
         return f"size {args.machine!r} isn't known; known are: {', '.join(SIZES)}"
     return ""
@@ -72,23 +85,59 @@ def _machine(args: argparse.Namespace) -> Machine:
     if args.machine is None:
         sysfs, proc = args.sysfs_root or Path("/sys"), args.proc_root or Path("/proc")
         return read_machine(sysfs_root=sysfs, proc_root=proc)
-    with tempfile.TemporaryDirectory(prefix="coreslice-") as folder:
-        paths = make_machine(args.machine, Path(folder))
-        return read_machine(sysfs_root=paths.sysfs, proc_root=paths.proc)
+    return nominal(SIZES[args.machine])
 
 
-def _slices(args: argparse.Namespace, machine: Machine) -> Sequence[dict[str, Any]]:
-    return build(
+def _minor(text: str) -> int:
+    match = re.fullmatch(r"1\.([0-9]+)", text)
+    if match is None or int(match[1]) < OLDEST_MINOR:
+        raise argparse.ArgumentTypeError(f"{text!r} is no version from 1.{OLDEST_MINOR} on")
+    return int(match[1])
+
+
+def _slices(args: argparse.Namespace, machine: Machine, offer: Offer) -> tuple[list[Wire], Sequence[Note]]:
+    granularity = DeviceType(args.granularity_without_counters.value)
+    layout = Layout(args.server_version, not args.without_counters, granularity)
+    found = devices(machine, lnc=args.lnc)
+    built = build(
         Pool(args.driver_name, args.node_name),
-        devices(machine),
+        found,
         totals(machine),
-        layout=Layout(args.kubernetes_minor, counters=not args.without_counters),
+        layout=layout,
         generation=1,
+        offer=offer,
         owner=NodeOwner(args.node_name, args.node_uid) if args.node_uid else None,
     )
+    return built, notes(found, layout=layout, offer=offer)
 
 
-def _render(value: dict[str, Any], output: str) -> str:
+def _list(found: Sequence[Wire]) -> Wire:
+    return {"apiVersion": "v1", "kind": "List", "items": found}
+
+
+def _table(args: argparse.Namespace, machine: Machine, summary: Summary) -> str:
+    """The layout in numbers, and what it costs the scheduler."""
+    lnc = f" at LNC {args.lnc}" if any(chip.max_lnc > 1 for chip in machine.chips) else ""
+    cost = f"about {summary.scan * 1e3:.1f} ms ({SCAN_COST * 1e6:.0f} µs a device)"
+    lines = [
+        f"{machine.instance_type or 'unknown size'}{lnc}, Kubernetes 1.{args.server_version}: {_layout(args)}",
+        *(f"{count:>6}  {kind}" for kind, count in summary.by_type.items()),
+        f"{summary.devices:>6}  devices in all",
+        f"{summary.slices:>6}  slices",
+        f"{summary.counters:>6}  counters in {summary.counter_sets} sets",
+        f"A request that finds nothing here costs the scheduler {cost}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _layout(args: argparse.Namespace) -> str:
+    if args.without_counters:
+        return "without counters, one granularity"
+    combined = Layout(args.server_version).combined
+    return "counters and devices in one slice" if combined else "counters in slices of their own"
+
+
+def _render(value: Wire, output: str) -> str:
     if output == "json":
         return json.dumps(value, indent=2) + "\n"
     try:
@@ -113,8 +162,9 @@ def _render(value: dict[str, Any], output: str) -> str:
     return rendered
 
 
-def _verdict(machine: Machine) -> int:
-    if machine.chips:
+def _verdict(machine: Machine, found: Sequence[Wire]) -> int:
+    if found:
         return GOOD
-    print("nothing to publish: no usable Neuron chip", file=sys.stderr)
+    why = "the offer leaves nothing" if machine.chips else "no usable Neuron chip"
+    print(f"nothing to publish: {why}", file=sys.stderr)
     return FAILED

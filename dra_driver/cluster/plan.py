@@ -4,6 +4,10 @@ The rule behind the order: overlapping devices never stand in the API without th
 another. So what is not protected, or is about to lose its protection, is deleted before anything is written,
 device slices before the counters they draw on; and a generation is written devices first, counters last, so
 that its pool is incomplete, and unusable, until every part is proven.
+
+Schedulers of 1.34 look for counters in the device's own slice only, take a counter that isn't there as unlimited,
+and allocate from incomplete pools: where the one slice of such a server is wanted, devices whose counters stand
+elsewhere are unprotected too. From 1.35 on devices beside counters are ignored, so such a slice may wait.
 """
 
 from collections.abc import Callable, Sequence
@@ -102,7 +106,7 @@ def has_counters(obj: Obj) -> bool:
 
 def relies_on_counters(obj: Obj) -> bool:
     """Whether the slice holds counter sets or a device that draws on one."""
-    return has_counters(obj) or any(device.get("consumesCounters") for device in devices_of(obj))
+    return has_counters(obj) or _draws(obj)
 
 
 def lacks_counters(sent: Obj, got: Obj) -> bool:
@@ -134,19 +138,26 @@ def _unprotected(row: Obj) -> set[str]:
     return {str(device.get("name")) for device in devices_of(row) if not device.get("consumesCounters")}
 
 
+def _draws(row: Obj) -> bool:
+    return any(device.get("consumesCounters") for device in devices_of(row))
+
+
 def _must_go_first(row: Obj, wanted: Sequence[Obj]) -> bool:
     """Whether a stored slice can't stay while the wanted ones are written.
 
     Another owner: the garbage collector deletes it sooner or later, a node of the same name is another node.
     Another pool: two pools are two ledgers. Counted beside uncounted devices: neither excludes the other.
+    Devices whose counters stand elsewhere, on a server whose scheduler doesn't look there.
     """
     counted = any(map(has_counters, wanted))
+    together = any(has_counters(slice_) and devices_of(slice_) for slice_ in wanted)
     unprotected = _unprotected(row)
     listed = {str(device.get("name")) for slice_ in wanted for device in devices_of(slice_)}
     return (
         _owner(row) != _owner(wanted[0])
         or _pool(row) != _pool(wanted[0])
         or (counted and bool(unprotected))
+        or (together and _draws(row) and not has_counters(row))
         or (not counted and (relies_on_counters(row) or not unprotected <= listed))
     )
 

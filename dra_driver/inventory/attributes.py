@@ -1,23 +1,32 @@
-"""Which attributes and capacities a device carries: the common ones on every device, the rest on whole chips.
+"""Which attributes and capacities a device carries: the common ones on every device, the rest on chips and groups.
 
 Invariants: a key has one type for ever; a common attribute is on every device of every size, since one
 device without it stops, through a CEL runtime error, pods on all nodes. An unknown string is empty, an
 unknown number -1. Bare keys live in the driver's own domain; the same name is never also published qualified
-(BC-019).
+(BC-019). Keys of other domains are only on chips and groups of sizes where their values are known.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dra_driver.inventory.limits import STRING_BYTES
-from dra_driver.neuron import catalogue
+from dra_driver.neuron import catalogue, numa, topology
 from dra_driver.neuron.machine import Chip, Machine
 from dra_driver.neuron.version import semver
 
 Wire = dict[str, Any]
 
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-UNKNOWN_NUMBER = -1
+NUMA_NODE = "resource.kubernetes.io/numaNode"
+AWS_DOMAIN = "resource.aws.com"
+
+# On every device of every size: what classes and users may select on.
+COMMON = frozenset(
+    (
+        *("type", "index", "chips", "cores", "firstCore"),
+        *("logicalNeuronCore", "maxLogicalNeuronCore", "family", "instanceType", "driverVersion"),
+    )
+)
 
 
 def common(machine: Machine, chip: Chip, *, lnc: int) -> dict[str, Wire]:
@@ -42,28 +51,50 @@ def place(*, kind: str, chips: tuple[int, ...], first_core: int, cores: int) -> 
     }
 
 
-def whole_chip(machine: Machine, chip: Chip) -> dict[str, Wire]:
-    """What only chips say: for people and for `matchAttribute`, too dear on every core.
+def whole_chips(machine: Machine, chips: Sequence[Chip]) -> dict[str, Wire]:
+    """What only chips and groups say: for people and for `matchAttribute`, too dear on every core.
 
-    No size without a torus has a row or column.
+    Of a group its first chip speaks, except where all its chips must agree (NUMA node, AWS's device groups).
     """
+    first = chips[0]
+    row, column = topology.position(machine, first.index)
     return {
-        "physicalCores": integer(chip.physical_cores),
-        "serialNumber": string(chip.serial),
-        "coreArchitecture": string(chip.core_architecture),
+        "physicalCores": integer(sum(chip.physical_cores for chip in chips)),
+        "serialNumber": string(first.serial),
+        "coreArchitecture": string(first.core_architecture),
         "driverVersionText": string(machine.driver_version),
-        "row": integer(UNKNOWN_NUMBER),
-        "column": integer(UNKNOWN_NUMBER),
-        "deviceId": integer(chip.index),
+        "row": integer(row),
+        "column": integer(column),
+        "deviceId": integer(first.index),
+        **_numa_node(machine, chips),
+        **_device_groups(machine, chips),
     }
 
 
-def memory(machine: Machine, chip: Chip, *, physical_cores: int) -> dict[str, Wire]:
-    """The share of the chip's memory as capacity; empty where the size is unknown or contradicts the chip."""
+def memory(machine: Machine, chips: Sequence[Chip], *, physical_cores: int) -> dict[str, Wire]:
+    """The share of the chips' memory as capacity; empty where the size is unknown or contradicts the chips.
+
+    `physical_cores` of all that the chips have together.
+    """
     size = catalogue.lookup(machine.instance_type)
-    if size is None or size.family != chip.family:
+    if size is None or any(size.family != chip.family for chip in chips):
         return {}
-    return {"memory": {"value": quantity(size.memory * physical_cores // chip.physical_cores)}}
+    share = size.memory * len(chips) * physical_cores // sum(chip.physical_cores for chip in chips)
+    return {"memory": {"value": quantity(share)}}
+
+
+def _numa_node(machine: Machine, chips: Sequence[Chip]) -> dict[str, Wire]:
+    """Left out rather than -1: all devices that have none would match each other."""
+    nodes = {numa.node(machine, chip.index) for chip in chips}
+    [node] = nodes if len(nodes) == 1 else [None]
+    return {} if node is None else {NUMA_NODE: integer(node)}
+
+
+def _device_groups(machine: Machine, chips: Sequence[Chip]) -> dict[str, Wire]:
+    """The ids that all the chips share, under the names that AWS's drivers for chips and network adapters use."""
+    of_each = [topology.device_groups(machine, chip.index) for chip in chips]
+    shared = {size: value for size, value in of_each[0].items() if all(ids.get(size) == value for ids in of_each)}
+    return {f"{AWS_DOMAIN}/devicegroup{size}_id": string(value) for size, value in shared.items()}
 
 
 def integer(value: int) -> Wire:

@@ -5,13 +5,40 @@ selector first tests the driver, so that a foreign device is harmless, and reads
 that nodes with another version of the driver are: a selector that fails on one device stops pods everywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dra_driver.inventory.devices import DeviceType
+from dra_driver.neuron import topology
 
-CORE_COUNTS = (1, 2, 4, 8, 12, 16, 24, 32, 64, 128)
-CHIP_COUNTS = (1, 2, 4, 6, 8, 12, 16)
+CORE_COUNTS = topology.CORE_COUNTS
+CHIP_COUNTS = topology.CHIP_COUNTS
+
+
+@dataclass(frozen=True)
+class SizedClass:
+    """A class and the one attribute that it selects by."""
+
+    name: str
+    attribute: str
+    value: str | int
+
+    def expression(self, driver: str) -> str:
+        """The selector in CEL. A device without the attribute has a value that no class asks for."""
+        default, wanted = ('""', f'"{self.value}"') if isinstance(self.value, str) else ("0", str(self.value))
+        return f'device.driver == "{driver}" && {_read(driver, self.attribute, default)} == {wanted}'
+
+    def selects(self, device: Mapping[str, Any]) -> bool:
+        """The same, of a published device of this driver."""
+        kind = "string" if isinstance(self.value, str) else "int"
+        entry: Mapping[str, Any] = device["attributes"].get(self.attribute) or {}
+        return entry.get(kind) == self.value
+
+
+def sized_classes(*, cores: Iterable[int] = CORE_COUNTS, chips: Iterable[int] = CHIP_COUNTS) -> list[SizedClass]:
+    """Both families, each by size. One core and one chip are types: a device of one core may be a chip."""
+    return [*map(_cores, cores), *map(_chips, chips)]
 
 
 def device_classes(
@@ -26,9 +53,8 @@ def device_classes(
     Such a name acts on the whole cluster: off unless asked for.
     """
     names = extended_names or {}
-    selectors = {core_class(count): _cores(driver, count) for count in cores}
-    selectors |= {chip_class(count): _chips(driver, count) for count in chips}
-    return [_class(name, expression, names.get(name)) for name, expression in selectors.items()]
+    found = sized_classes(cores=cores, chips=chips)
+    return [_class(each.name, each.expression(driver), names.get(each.name)) for each in found]
 
 
 def core_class(count: int) -> str:
@@ -41,20 +67,20 @@ def chip_class(count: int) -> str:
     return "neuron-chip" if count == 1 else f"neuron-chips-{count}"
 
 
-def _cores(driver: str, count: int) -> str:
+def _cores(count: int) -> SizedClass:
     if count == 1:
-        return _selector(driver, f'?type.orValue("") == "{DeviceType.CORE}"')
-    return _selector(driver, f"?cores.orValue(0) == {count}")
+        return SizedClass(core_class(1), "type", DeviceType.CORE.value)
+    return SizedClass(core_class(count), "cores", count)
 
 
-def _chips(driver: str, count: int) -> str:
+def _chips(count: int) -> SizedClass:
     if count == 1:
-        return _selector(driver, f'?type.orValue("") == "{DeviceType.CHIP}"')
-    return _selector(driver, f"?chips.orValue(0) == {count}")  # only groups have more than one
+        return SizedClass(chip_class(1), "type", DeviceType.CHIP.value)
+    return SizedClass(chip_class(count), "chips", count)  # only groups have more than one
 
 
-def _selector(driver: str, test: str) -> str:
-    return f'device.driver == "{driver}" && device.attributes["{driver}"].{test}'
+def _read(driver: str, attribute: str, default: str) -> str:
+    return f'device.attributes["{driver}"].?{attribute}.orValue({default})'
 
 
 def _class(name: str, expression: str, extended_name: str | None) -> dict[str, Any]:

@@ -1,20 +1,20 @@
-"""What a ResourceSlice lists: cores and chips as devices that draw on shared counters.
+"""What a ResourceSlice lists: cores, core runs, chips and chip groups as devices that draw on shared counters.
 
 Invariants: names are stable (host indices, never probe order) and unique on a node; on hardware that knows
-LNC 2 they end in the LNC they were published at, so a name never changes its meaning; what a device draws on
-the counters is exactly the physical cores it covers, so no set that fits the counters overlaps.
+LNC 2 they end in the LNC they were published at, so a name never changes its meaning; cores aside, no two types
+have devices of the same number of cores on one machine, so a class that selects by cores selects one type.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from dra_driver.errors import CoresliceError
-from dra_driver.inventory import attributes
+from dra_driver.inventory import attributes, counters, limits
+from dra_driver.neuron import topology
 from dra_driver.neuron.machine import Chip, Machine
-
-CHIPS = "chips"  # the counter set: one counter a chip, in physical cores
 
 
 class InventoryError(CoresliceError):
@@ -40,22 +40,33 @@ class Device:
     first_core: int  # within the first chip; 0 for chips and groups
     cores: int  # in all
     lnc: int  # physical cores per logical core
-    wire: Mapping[str, Any]  # exactly as published: name, attributes, capacity, consumesCounters
+    wire: Mapping[str, Any]  # as published; `consumesCounters` grows where core runs are listed beside it
+
+    @property
+    def part(self) -> bool:
+        """Whether it is less than a chip, by what it is listed as."""
+        return self.type in (DeviceType.CORE, DeviceType.CORE_RUN)
 
 
+@lru_cache(maxsize=4)  # a machine is looked at every half minute and is the same for months
 def devices(machine: Machine, *, lnc: int = 1) -> tuple[Device, ...]:
-    """All devices of a machine in publishing order. `lnc` concerns chips that know LNC 2; others have 1."""
+    """Everything that could be offered of a machine, in publishing order; what is offered, `Offer` says.
+
+    `lnc` concerns chips that know LNC 2; others have 1. Read-only.
+    """
     if lnc not in (1, 2):
         raise InventoryError(f"logical NeuronCore configuration {lnc} doesn't exist: it is 1 or 2")
     found = [device for chip in machine.chips for device in _of_chip(machine, chip, lnc)]
-    return tuple(sorted(found, key=publishing_order))
+    found += [run for chip in machine.chips for run in _runs(machine, chip, lnc)]
+    found += [_group(machine, group, lnc) for group in topology.groups(machine, lnc=lnc)]
+    return tuple(sorted(_one_type_a_size(found), key=publishing_order))
 
 
 def publishing_order(device: Device) -> tuple[int, ...]:
     """The packing policy as a sort key: the allocator takes the first fit.
 
-    Cores ascending by chip fill one chip before they touch the next; whole chips descending are taken from
-    the other end.
+    Cores ascending by chip fill one chip before they touch the next, then runs, small ones first; whole chips and
+    groups descending are taken from the other end.
     """
     chip = device.chips[0]
     match device.type:
@@ -108,52 +119,79 @@ def from_wire(wire: Mapping[str, Any]) -> Device:
     return Device(name, kind, tuple(range(chip, chip + count)), first, cores, lnc, wire)
 
 
-def counters_of(device: Device) -> list[dict[str, Any]]:
-    """The `consumesCounters` of a device: the physical cores of each of its chips."""
-    share = device.cores // len(device.chips) * device.lnc
-    return consumption(device.chips, share)
-
-
-def consumption(chips: Iterable[int], physical: int) -> list[dict[str, Any]]:
-    """`physical` cores of each chip, as a device consumes them."""
-    counters = {counter_name(chip): {"value": str(physical)} for chip in chips}
-    return [{"counterSet": CHIPS, "counters": counters}]
-
-
-def counter_name(chip: int) -> str:
-    """The counter of a chip."""
-    return f"chip-{chip}"
-
-
 def totals(machine: Machine) -> dict[int, int]:
     """What each chip's counter holds: its physical cores, by host index."""
     return {chip.index: chip.physical_cores for chip in machine.chips}
 
 
-def _of_chip(machine: Machine, chip: Chip, node_lnc: int) -> list[Device]:
+def _one_type_a_size(found: Sequence[Device]) -> Iterator[Device]:
+    """Where chips differ (a machine that contradicts itself), a chip of four cores keeps runs of four away."""
+    kinds: dict[int, DeviceType] = {}
+    for kind in (DeviceType.CHIP, DeviceType.CORE_RUN, DeviceType.CHIP_GROUP):
+        for cores in {device.cores for device in found if device.type is kind}:
+            kinds.setdefault(cores, kind)
+    return (device for device in found if device.type is DeviceType.CORE or kinds[device.cores] is device.type)
+
+
+def _of_chip(machine: Machine, chip: Chip, node_lnc: int) -> Iterator[Device]:
     lnc = min(node_lnc, chip.max_lnc)
-    cores = range(chip.physical_cores // lnc)
-    return [
-        *(_device(machine, chip, DeviceType.CORE, lnc=lnc, first=core) for core in cores),
-        _device(machine, chip, DeviceType.CHIP, lnc=lnc, first=0),
-    ]
+    for core in range(chip.physical_cores // lnc):
+        yield _part(machine, chip, lnc=lnc, first=core, cores=1)
+    yield _whole(machine, (chip,), lnc=lnc)
 
 
-def _device(machine: Machine, chip: Chip, kind: DeviceType, *, lnc: int, first: int) -> Device:
-    whole = kind is DeviceType.CHIP
-    name = _name(chip, kind, first=first, lnc=lnc)
-    cores, physical = (chip.physical_cores // lnc, chip.physical_cores) if whole else (1, lnc)
-    own = attributes.place(kind=kind.value, chips=(chip.index,), first_core=first, cores=cores)
-    told = own | attributes.common(machine, chip, lnc=lnc)
-    if whole:
-        told |= attributes.whole_chip(machine, chip)
+def _runs(machine: Machine, chip: Chip, node_lnc: int) -> Iterator[Device]:
+    """Aligned powers of two below the chip's cores; each core needs a counter in one set."""
+    lnc = min(node_lnc, chip.max_lnc)
+    total, size = chip.physical_cores // lnc, 2
+    while size < total and chip.physical_cores <= limits.COUNTERS_PER_SET:
+        for first in range(0, total - size + 1, size):
+            yield _part(machine, chip, lnc=lnc, first=first, cores=size)
+        size *= 2
+
+
+def _group(machine: Machine, indices: tuple[int, ...], node_lnc: int) -> Device:
+    chips = tuple(chip for chip in machine.chips if chip.index in indices)
+    return _whole(machine, chips, lnc=min(node_lnc, chips[0].max_lnc))
+
+
+def _part(machine: Machine, chip: Chip, *, lnc: int, first: int, cores: int) -> Device:
+    kind = DeviceType.CORE if cores == 1 else DeviceType.CORE_RUN
+    base = f"core-{chip.index}-{first}" if cores == 1 else f"cores-{chip.index}-{first}-{cores}"
+    place = attributes.place(kind=kind.value, chips=(chip.index,), first_core=first, cores=cores)
+    told = place | attributes.common(machine, chip, lnc=lnc)
+    memory = attributes.memory(machine, (chip,), physical_cores=cores * lnc)
+    return _device(_named(base, chip, lnc), kind, (chip.index,), first, cores, lnc, told, memory)
+
+
+def _whole(machine: Machine, chips: tuple[Chip, ...], *, lnc: int) -> Device:
+    first, indices = chips[0], tuple(chip.index for chip in chips)
+    kind = DeviceType.CHIP if len(chips) == 1 else DeviceType.CHIP_GROUP
+    base = f"chip-{first.index}" if len(chips) == 1 else f"chips-{first.index}-{len(chips)}"
+    physical = sum(chip.physical_cores for chip in chips)
+    place = attributes.place(kind=kind.value, chips=indices, first_core=0, cores=physical // lnc)
+    told = place | attributes.common(machine, first, lnc=lnc) | attributes.whole_chips(machine, chips)
+    memory = attributes.memory(machine, chips, physical_cores=physical)
+    return _device(_named(base, first, lnc), kind, indices, 0, physical // lnc, lnc, told, memory)
+
+
+def _device(  # noqa: PLR0913, PLR0917 -- the fields in their order
+    name: str,
+    kind: DeviceType,
+    chips: tuple[int, ...],
+    first: int,
+    cores: int,
+    lnc: int,
+    told: Mapping[str, Any],
+    capacity: Mapping[str, Any],
+) -> Device:
     wire: dict[str, Any] = {"name": name, "attributes": told}
-    if capacity := attributes.memory(machine, chip, physical_cores=physical):
+    if capacity:
         wire["capacity"] = capacity
-    wire["consumesCounters"] = consumption((chip.index,), physical)
-    return Device(name, kind, (chip.index,), first, cores, lnc, wire)
+    bare = Device(name, kind, chips, first, cores, lnc, wire)
+    wire["consumesCounters"] = counters.consumption(counters.draws(physical_cores(bare), part=bare.part))
+    return bare
 
 
-def _name(chip: Chip, kind: DeviceType, *, first: int, lnc: int) -> str:
-    base = f"core-{chip.index}-{first}" if kind is DeviceType.CORE else f"chip-{chip.index}"
+def _named(base: str, chip: Chip, lnc: int) -> str:
     return f"{base}-lnc{lnc}" if chip.max_lnc > 1 else base

@@ -1,12 +1,8 @@
 """The one builder of ResourceSlices: devices, counters and layout in, finished objects out; no I/O.
 
-Invariants: same input, same bytes; no slice holds both `devices` and `sharedCounters` (not even
-`devices: []`, which the API refuses); overlapping devices are only ever listed where counters exclude them;
-with counters, what a record holds stays listed as it was published, since leaving it out would free what it
-draws.
-
-Up to 1.34 counters and devices share a slice. That layout isn't built yet: such a server gets one
-granularity.
+Invariants: same input, same bytes; from 1.35 on no slice holds both `devices` and `sharedCounters` (not even
+`devices: []`, which the API refuses), up to 1.34 there is one slice that holds both; what is listed, and what of
+it a layout can't list, `layout` decides.
 """
 
 import hashlib
@@ -14,22 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dra_driver.inventory import limits
-from dra_driver.inventory.devices import (
-    CHIPS,
-    Device,
-    DeviceType,
-    InventoryError,
-    counter_name,
-    counters_of,
-    from_wire,
-    physical_cores,
-    publishing_order,
-)
+from dra_driver.inventory import counters, limits
+from dra_driver.inventory.devices import Device, InventoryError, from_wire, publishing_order
+from dra_driver.inventory.layout import Layout, Listing, Note, Order, granularity, select
+from dra_driver.inventory.offer import Offer
+
+__all__ = ["Layout", "NodeOwner", "Note", "Offer", "Pool", "build", "granularity", "notes", "slice_name"]
 
 Wire = dict[str, Any]
 Held = Mapping[str, Mapping[str, Any]]  # device name → the device as it was published
-Counters = dict[str, dict[str, int]]  # counter set → counter → value
+EVERYTHING = Offer()
 
 
 @dataclass(frozen=True)
@@ -61,118 +51,65 @@ class NodeOwner:
     uid: str
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What the API server can hold: its minor version, and whether counters were proven to survive."""
-
-    minor: int
-    counters: bool = True
-    granularity: DeviceType = DeviceType.CHIP  # what is listed where counters don't hold
-
-    @property
-    def counted(self) -> bool:
-        """Whether overlapping devices may be listed."""
-        return self.counters and self.minor >= limits.SEPARATE_COUNTERS_MINOR
-
-
-def build(
+def build(  # noqa: PLR0913 -- by keyword
     pool: Pool,
-    devices: Sequence[Device],
+    devices: Iterable[Device],
     totals: Mapping[int, int],
     *,
     layout: Layout,
     generation: int,
+    offer: Offer = EVERYTHING,
     held: Held | None = None,
     owner: NodeOwner | None = None,
+    order: Order = publishing_order,
 ) -> list[Wire]:
     """All slices of the pool as v1 objects in the order of their names; none when nothing is to be listed.
 
-    `totals` are the physical cores by chip index. Read-only: the result shares the devices' `wire`.
+    `devices` are all that the machine could offer, `totals` the physical cores by chip index. `order` is the
+    packing policy. Read-only: the result shares the devices' `wire`.
     """
-    kept = [from_wire(wire) for wire in (held or {}).values()]
-    contents = _counted(devices, totals, kept) if layout.counted else _uncounted(devices, kept, layout.granularity)
+    listing = _listing(devices, layout, offer, held, order)
+    contents = _counted(listing, totals, layout) if layout.counters else _uncounted(listing)
     state = {"name": pool.name, "generation": generation, "resourceSliceCount": len(contents)}
     return [_slice(pool, owner, index, {"pool": dict(state), **content}) for index, content in enumerate(contents)]
 
 
-def _counted(devices: Sequence[Device], totals: Mapping[int, int], kept: Sequence[Device]) -> list[Wire]:
-    """What is held besides what the machine has; held wins a name, and its counters stay."""
-    published = {device.name: _with_counters(device) for device in kept}
-    free = (device for device in devices if not _cut_otherwise(device, kept))
-    listed = {device.name: device for device in (*free, *kept)}
-    wires = [published.get(d.name, dict(d.wire)) for d in sorted(listed.values(), key=publishing_order)]
-    if not wires:
+def notes(
+    devices: Iterable[Device], *, layout: Layout, offer: Offer = EVERYTHING, held: Held | None = None
+) -> tuple[Note, ...]:
+    """What a person should know of what `build` lists for the same arguments, as for what it leaves out."""
+    return _listing(devices, layout, offer, held, publishing_order).notes
+
+
+def _listing(devices: Iterable[Device], layout: Layout, offer: Offer, held: Held | None, order: Order) -> Listing:
+    kept = [from_wire(wire) for wire in (held or {}).values()]
+    return select(devices, layout=layout, offer=offer, kept=kept, order=order)
+
+
+def _counted(listing: Listing, totals: Mapping[int, int], layout: Layout) -> list[Wire]:
+    """What draws on what is worked out anew each time: records may be of times without counters, or without runs."""
+    if not listing.devices:
         return []
-    return [{"sharedCounters": _counter_sets(totals, published.values())}, *_device_slices(wires)]
+    draws = listing.draws()
+    sets = counters.shared(totals, listed=draws.values(), held=(draws[name] for name in listing.held))
+    wires = [{**d.wire, "consumesCounters": counters.consumption(draws[d.name])} for d in listing.devices]
+    if layout.combined:
+        return [{"sharedCounters": sets, "devices": wires}]
+    return [*_chunks("sharedCounters", sets, limits.COUNTER_SETS_PER_SLICE), *_device_slices(wires)]
 
 
-def _uncounted(devices: Sequence[Device], kept: Sequence[Device], granularity: DeviceType) -> list[Wire]:
-    """One granularity. Chips on which something else is held are left out until that is free."""
-    if granularity not in (DeviceType.CORE, DeviceType.CHIP):
-        raise InventoryError(f"without counters either cores or chips are listed, not {granularity.value!r}")
-    offered = {device.name: device for device in devices if device.type is granularity}
-    lnc_of = {device.chips: device.lnc for device in offered.values()}
-    foreign = [d for d in kept if d.type is not granularity or d.lnc != lnc_of.get(d.chips, d.lnc)]
-    blocked = {chip for device in foreign for chip in device.chips}
-    same = {device.name: device for device in kept if device not in foreign}
-    listed = [d for d in (offered | same).values() if blocked.isdisjoint(d.chips)]
-    return _device_slices([_without_counters(d) for d in sorted(listed, key=publishing_order)])
-
-
-def _cut_otherwise(device: Device, kept: Sequence[Device]) -> bool:
-    """Whether cores of it are held at another LNC: a count excludes a chip there, but not a core."""
-    if device.type in (DeviceType.CHIP, DeviceType.CHIP_GROUP):
-        return False
-    others = (other for other in kept if other.lnc != device.lnc)
-    return any(not physical_cores(device).isdisjoint(physical_cores(other)) for other in others)
-
-
-def _with_counters(device: Device) -> Wire:
-    """As published. What was published without counters would otherwise be free in their eyes."""
-    wire = dict(device.wire)
-    return wire if wire.get("consumesCounters") else wire | {"consumesCounters": counters_of(device)}
-
-
-def _without_counters(device: Device) -> Wire:
-    """The server would drop them anyway, and what comes back is compared with what was sent."""
-    return {key: value for key, value in device.wire.items() if key != "consumesCounters"}
-
-
-def _counter_sets(totals: Mapping[int, int], held: Iterable[Wire]) -> list[Wire]:
-    """The chips' counters, and whatever held devices draw on: a missing counter poisons the whole pool."""
-    sums: Counters = {}
-    for wire in held:
-        _add(sums, wire)
-    chips = {counter_name(chip): total for chip, total in totals.items()}
-    sets: Counters = {CHIPS: chips, **{name: {} for name in sorted(sums) if name != CHIPS}}
-    for name, counters in sums.items():
-        for counter, value in counters.items():
-            sets[name][counter] = max(value, sets[name].get(counter, 0))
-    return [_counter_set(name, counters) for name, counters in sets.items() if counters]
-
-
-def _add(sums: Counters, wire: Wire) -> None:
-    try:
-        for entry in wire["consumesCounters"]:
-            counters = sums.setdefault(entry["counterSet"], {})
-            for name, counter in entry["counters"].items():
-                counters[name] = counters.get(name, 0) + int(counter["value"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        text = f"device {wire.get('name')!r} draws on unreadable counters: {error!r}"
-        raise InventoryError(text) from error
-
-
-def _counter_set(name: str, counters: Mapping[str, int]) -> Wire:
-    if len(counters) > limits.COUNTERS_PER_SET:
-        text = f"{len(counters)} counters in set {name!r}, the API takes {limits.COUNTERS_PER_SET}"
-        raise InventoryError(text)
-    ordered = sorted(counters.items(), key=lambda item: (len(item[0]), item[0]))  # chip-2 before chip-10
-    return {"name": name, "counters": {counter: {"value": str(value)} for counter, value in ordered}}
+def _uncounted(listing: Listing) -> list[Wire]:
+    """The server would drop draws anyway, and what comes back is compared with what was sent."""
+    wires = [{key: value for key, value in d.wire.items() if key != "consumesCounters"} for d in listing.devices]
+    return _device_slices(wires)
 
 
 def _device_slices(wires: Sequence[Wire]) -> list[Wire]:
-    step = limits.DEVICES_PER_SLICE
-    return [{"devices": list(wires[start : start + step])} for start in range(0, len(wires), step)]
+    return _chunks("devices", wires, limits.DEVICES_PER_SLICE)
+
+
+def _chunks(key: str, entries: Sequence[Wire], most: int) -> list[Wire]:
+    return [{key: list(entries[start : start + most])} for start in range(0, len(entries), most)]
 
 
 def _slice(pool: Pool, owner: NodeOwner | None, index: int, content: Wire) -> Wire:

@@ -11,12 +11,12 @@ A scan opens files only: no device node, no ioctl, nothing is written.
 import errno
 import os
 import re
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dra_driver.errors import NeuronError
-from dra_driver.neuron import catalogue, version
+from dra_driver.neuron import version
+from dra_driver.neuron.contradictions import contradictions
 from dra_driver.neuron.machine import Chip, Machine, Problem
 
 CLASS = Path("class/neuron_device")
@@ -26,6 +26,7 @@ PRODUCT_NAME = Path("devices/virtual/dmi/id/product_name")
 MAX_CORES = 32  # the kernel driver's own limit is 8; a larger number is a misread file, not a chip
 
 _CHIP = re.compile(r"neuron(0|[1-9][0-9]{0,3})")
+_CORE = re.compile(r"neuron_core[0-9]{1,3}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _DEVICE_NUMBER = re.compile(r"([0-9]{1,7}):([0-9]{1,7})")
 _MAJOR = re.compile(r"\s*([0-9]{1,7})\s+neuron\s*")
@@ -93,14 +94,35 @@ def read_machine(*, sysfs_root: Path, proc_root: Path) -> Machine:
     chips = []
     for index, entry in folders:
         try:
-            folder = _resolve(sysfs_root, entry)
-            major = _device_number(folder, index, majors, proc_root)
-            chips.append(_chip(folder, index, major, driver_version, problems))
+            chip, told = _scan(sysfs_root, entry, index, majors, proc_root, driver_version)
+            chips.append(chip)
+            problems += told
         except _Unusable as unusable:
             problems.append(unusable.problem)
-    instance_type = size if _SIZE.fullmatch(size) else ""
-    problems += _contradictions(sysfs_root, chips, instance_type)
-    return Machine(tuple(chips), instance_type, driver_version, tuple(problems))
+    machine = Machine(tuple(chips), size if _SIZE.fullmatch(size) else "", driver_version)
+    problems += [Problem(str(sysfs_root / CLASS), text) for text in contradictions(machine)]
+    return replace(machine, problems=tuple(problems))
+
+
+def _scan(
+    sysfs_root: Path, entry: Path, index: int, majors: frozenset[int], proc_root: Path, driver_version: str
+) -> tuple[Chip, list[Problem]]:
+    """One chip and what was odd about it. A chip that goes away meanwhile isn't there, whatever was read of it."""
+    folder = _resolve(sysfs_root, entry)
+    problems: list[Problem] = []
+    try:
+        major = _device_number(folder, index, majors, proc_root)
+        chip = _chip(folder, index, major, driver_version, problems)
+    except _Unusable:
+        _still_there(folder)
+        raise
+    _still_there(folder)
+    return chip, problems
+
+
+def _still_there(folder: Path) -> None:
+    if not os.path.exists(folder):  # noqa: PTH110 - Path.exists raises where it may not look
+        raise _Unusable(folder, "vanished while it was read: unbound, or the kernel module was unloaded; chip left out")
 
 
 def _class_entries(sysfs_root: Path) -> list[tuple[int, Path]]:
@@ -173,6 +195,7 @@ def _chip(folder: Path, index: int, major: int, driver_version: str, problems: l
         family=_line(folder / layout.family),
         core_architecture=architecture,
     )
+    _count_folders(folder, cores, problems)
     if cores % chip.max_lnc:
         reason = f"is {cores}, but {architecture} cores come in pairs; chip left out"
         raise _Unusable(folder / layout.core_count, reason)
@@ -202,6 +225,21 @@ def _core_count(path: Path) -> int:
     if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= MAX_CORES:
         raise _Unusable(path, f"is {text[:40]!r}, not a number of cores from 1 to {MAX_CORES}; chip left out")
     return int(text)
+
+
+def _count_folders(folder: Path, cores: int, problems: list[Problem]) -> None:
+    """`core_count` is what the kernel driver and the runtime go by; the folders of the cores should agree."""
+    there = sum(1 for name in _names(folder) if _CORE.fullmatch(name))
+    if there != cores:
+        reason = f"is {cores}, but there are {there} folders neuron_core<M>; the number counts"
+        problems.append(Problem(str(folder / "core_count"), reason))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are all that is wanted
+    except OSError:
+        return []
 
 
 def _core_architecture(path: Path) -> str:
@@ -242,24 +280,6 @@ def _about_version(path: Path, text: str) -> list[Problem]:
         return []
     said = f"is {text[:40]!r}, not a.b.c.d" if text else "is missing or empty"
     return [Problem(str(path), f"{said}; driverVersion is published as {version.UNKNOWN}")]
-
-
-def _contradictions(sysfs_root: Path, chips: list[Chip], instance_type: str) -> list[Problem]:
-    """What doesn't fit together. The hardware is believed; a person should know."""
-    where = str(sysfs_root / CLASS)
-    serials = Counter(chip.serial for chip in chips if chip.serial)
-    found = [
-        f"chips {', '.join(str(chip.index) for chip in chips if chip.serial == serial)} share serial {serial}"
-        for serial, count in serials.items()
-        if count > 1
-    ]
-    size = catalogue.lookup(instance_type)
-    if size is not None and len(chips) != size.chips:
-        found.append(f"{len(chips)} of the {size.chips} chips of a {instance_type} are usable")
-    if size is not None:
-        odd = [chip.index for chip in chips if chip.physical_cores != size.physical_cores]
-        found += [f"chip {i} hasn't the {size.physical_cores} cores that a {instance_type} has per chip" for i in odd]
-    return [Problem(where, text) for text in found]
 
 
 def _required(path: Path) -> str:

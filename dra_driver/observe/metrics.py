@@ -49,6 +49,7 @@ class Metrics:
         self._devices = self._gauge("devices", "Devices in the published slices.", ("type",))
         self._dropped = self._gauge("counters_dropped", "Whether the API server was seen to drop shared counters.")
         self._conflict = self._gauge("conflict", "Whether this speaks against publishing, by reason.", ("reason",))
+        self._problems = self._gauge("hardware_problems", "What is wrong with the hardware or contradicts itself.")
         self._withheld = self._gauge("withheld", "Whether nothing is published, on purpose.")
         self._rights_missing = self._gauge("rights_missing", "Rights in the API that the account was found to lack.")
         self._publishes = self._counter("publishes", "Writes of a generation of slices.", ("result",))
@@ -89,6 +90,10 @@ class Metrics:
         found = frozenset(reasons)
         for reason in self._labels.conflicts:
             self._conflict.labels(reason).set(reason in found)
+
+    def hardware_problems(self, count: int) -> None:
+        """How many things the last scan found; the log and the Events say which."""
+        self._problems.set(count)
 
     def rights_missing(self, number: int) -> None:
         """As found when it was last asked."""

@@ -4,6 +4,7 @@ Depth first and first fit, as the structured allocator of Kubernetes 1.36 and la
 requests in order, `firstAvailable` alternatives in order, devices in the order of their pools. Each
 candidate is checked for being in use, then by selectors (class before request), counters, taints,
 constraints. There is no scoring, and an unsatisfiable `count` of many is as slow as in the real thing.
+Tests hold the choice, the refusals and what stops a pod against the scheduler's own allocator.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,6 +80,7 @@ class _Search:
     left: dict[tuple[str, str], dict[tuple[str, str], Decimal]] = field(default_factory=dict)  # by pool
     totals: dict[tuple[str, str], Draws] = field(default_factory=dict)  # by pool
     candidates: list[Candidate] = field(default_factory=list)
+    every: dict[Need, list[Candidate]] = field(default_factory=dict)  # of requests for all: what they must have
     matching: dict[tuple[Need, DeviceId], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,7 +91,19 @@ class _Search:
 
     def run(self) -> bool:
         """Whether a solution was found; it stands in `picks`, otherwise everything is as before."""
+        for demand in self.demands:
+            self._prepare(demand)
         return self._request(0, 0)
+
+    def _prepare(self, demand: Demand) -> None:
+        """What is known before any search: how many devices "all" are, and claims that ask for too many."""
+        least = 0
+        for request in demand.requests:
+            self.every |= {need: self._all(need) for need in request if not need.count}
+            least += min((need.count or len(self.every[need]) for need in request), default=0)
+        if least > MAX_DEVICES:
+            name = demand.claim["metadata"]["name"]
+            raise AllocationError(f"claim {name}: asks for {least} devices, a claim can have {MAX_DEVICES}")
 
     def _request(self, claim: int, request: int) -> bool:
         if claim == len(self.demands):
@@ -100,7 +114,7 @@ class _Search:
         return any(self._alternative(claim, request, need) for need in demand.requests[request])
 
     def _alternative(self, claim: int, request: int, need: Need) -> bool:
-        candidates = self.candidates if need.count else self._all(need)
+        candidates = self.candidates if need.count else self.every[need]
         count = need.count or len(candidates)
         taken = sum(pick.demand is self.demands[claim] for pick in self.picks)
         if count == 0 or taken + count > MAX_DEVICES:
@@ -110,35 +124,50 @@ class _Search:
     def _devices(self, claim: int, request: int, need: Need, candidates: Sequence[Candidate], count: int) -> bool:
         if count == 0:
             return self._request(claim, request + 1)
-        for at, candidate in enumerate(candidates):
-            if self._obstacle(self.demands[claim], need, candidate) is None:
+        for at, candidate in enumerate(candidates if need.count else candidates[:1]):
+            if self._fits(self.demands[claim], need, candidate):
                 self._take(Pick(self.demands[claim], need, candidate))
                 if self._devices(claim, request, need, candidates[at + 1 :], count - 1):
                     return True
                 self._release()
         return False
 
+    def _fits(self, demand: Demand, need: Need, candidate: Candidate) -> bool:
+        """Where all devices are asked for, one that breaks a constraint is a claim that can't be meant."""
+        if self._taken(demand, need, candidate) or self._blocked(need, candidate):
+            return False
+        unequal = self._unequal(demand, need, candidate)
+        if unequal and not need.count:
+            raise AllocationError(f"request {need.result_name} asks for all; {candidate.id.device} {unequal}")
+        return not unequal
+
     def _all(self, need: Need) -> list[Candidate]:
         for pool in self.pools:
-            if pool.problem:
+            if pool.problem and pool.here:
                 raise AllocationError(f"request {need.result_name} asks for all; pool {pool.name}: {pool.problem}")
         return [candidate for candidate in self.candidates if self._matches(need, candidate)]
 
     def _obstacle(self, demand: Demand, need: Need, candidate: Candidate) -> str | None:
         """Why a device can't be taken now, None if it can."""
-        if not need.admin_access and candidate.id in self.in_use:
-            return f"in use by {self.in_use[candidate.id]}"
-        if any(pick.candidate.id == candidate.id for pick in self.picks):
-            return "in use by this pod"
-        if not self._matches(need, candidate):
-            return "doesn't match"
-        key = (candidate.id.driver, candidate.id.pool)
         return (
-            shortage(candidate.draws, self.left[key], self.totals[key])
-            or _tainted(need, candidate)
+            self._taken(demand, need, candidate)
+            or self._blocked(need, candidate)
             or self._unequal(demand, need, candidate)
             or None
         )
+
+    def _taken(self, demand: Demand, need: Need, candidate: Candidate) -> str:
+        """By whom. Administrative access minds only what its own claim has."""
+        if not need.admin_access and candidate.id in self.in_use:
+            return f"in use by {self.in_use[candidate.id]}"
+        mine = (pick for pick in self.picks if pick.demand is demand or not need.admin_access)
+        return "in use by this pod" if any(pick.candidate.id == candidate.id for pick in mine) else ""
+
+    def _blocked(self, need: Need, candidate: Candidate) -> str:
+        if not self._matches(need, candidate):
+            return "doesn't match"
+        key = (candidate.id.driver, candidate.id.pool)
+        return shortage(candidate.draws, self.left[key], self.totals[key]) or _tainted(need, candidate)
 
     def _matches(self, need: Need, candidate: Candidate) -> bool:
         key = (need, candidate.id)
@@ -180,8 +209,15 @@ class _Search:
                 yield f"claim {name}, request {need.result_name}: {self._short(demand, need)}"
         yield from (f"pool {pool.name} is {pool.problem}" for pool in self.pools if pool.problem)
 
+    def _means(self, need: Need, candidate: Candidate) -> bool:
+        """For the reason only: the search never tried a selector on what is in use, so there it may still fail."""
+        try:
+            return self._matches(need, candidate)
+        except AllocationError:
+            return False
+
     def _short(self, demand: Demand, need: Need) -> str:
-        meant = [candidate for candidate in self.candidates if self._matches(need, candidate)]
+        meant = [candidate for candidate in self.candidates if self._means(need, candidate)]
         if not meant:
             return f"no device on this node matches class {need.class_name}"
         obstacles = [(each.id.device, self._obstacle(demand, need, each)) for each in meant]
@@ -201,7 +237,9 @@ def _tainted(need: Need, candidate: Candidate) -> str:
 def _allocation(demand: Demand, picks: Sequence[Pick], node: str) -> dict[str, Any]:
     devices: dict[str, Any] = {"results": [_result(pick) for pick in picks]}
     if config := [*_class_config(picks), *_claim_config(demand, picks)]:
-        devices["config"] = config
+        devices["config"] = [_for_all(entry, picks) for entry in config]
+    if not any(pick.candidate.local for pick in picks):
+        return {"devices": devices}
     match = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [match]}]}}
 
@@ -215,8 +253,15 @@ def _result(pick: Pick) -> dict[str, Any]:
     return wire
 
 
+def _for_all(config: dict[str, Any], picks: Sequence[Pick]) -> dict[str, Any]:
+    """What concerns every request names none, as 1.37 writes it."""
+    if all(pick.need.covered_by(config.get("requests") or ()) for pick in picks):
+        return {key: value for key, value in config.items() if key != "requests"}
+    return config
+
+
 def _class_config(picks: Sequence[Pick]) -> list[dict[str, Any]]:
-    """Each class once, with the requests that used it, as 1.36 writes it."""
+    """Each class once, with the requests that used it, as 1.36 and later write it."""
     requests: dict[str, list[str]] = {}
     needs = {pick.need: None for pick in picks}
     for need in needs:

@@ -1,7 +1,7 @@
 """Makes the sysfs, /proc and /dev trees of a Neuron machine, and breaks them on request.
 
-The trees have the paths, formats and modes that kernel driver 2.30 has: `core_count` without a newline,
-root-only files, class entries as symbolic links, NVMe nodes beside the Neuron ones in /dev. With
+The trees have the paths, formats and modes of the kernel driver (`chip_tree`): class entries as symbolic
+links, root-only files, NVMe nodes beside the Neuron ones in /dev. Whole faults by name: `faults`. With
 `real_nodes` the nodes are real character devices of a major that no driver of this host owns, so that they
 can be injected but never opened (ENXIO).
 """
@@ -9,40 +9,19 @@ can be injected but never opened (ENXIO).
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from dra_driver.errors import CoresliceError
 from dra_driver.neuron.catalogue import SIZES, Size, lookup
+from dra_driver.simulator.chip_tree import ULTRASERVER, Files, chip_files, has
 
 DRIVER_VERSION = "2.30.2.0"
+INFERENTIA1_DRIVER_VERSION = "2.21.37.0"  # the last line of drivers that runs these chips
 BOOT_ID = "6f1c1d5e-0b5e-4a53-9d61-2d1f3a7c9e10"
 _DYNAMIC_MAJORS = range(234, 251)  # where the kernel hands out majors, less the room for the NVMe decoys
 _NVME_OFFSET = 3  # the decoys' major stands above Neuron's, as on a trn1.2xlarge
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-_HOST_MEMORY = _words(
-    "dma_buffers tensors constants application_memory driver_memory notifications dma_rings uncategorized"
-)
-_DEVICE_MEMORY = _words(
-    "model_code tensors constants model_shared_scratchpad runtime_memory driver_memory collectives "
-    "nonshared_scratchpad notifications dma_rings uncategorized"
-)
-_STATUS = _words(
-    "success failure timeout exec_bad_input hw_error execute_completed_with_error "
-    "execute_completed_with_num_error generic_error resource_error resource_nc_error execute_failed_to_queue "
-    "invalid_error unsupported_neff_version oob_error hw_collectives_error hw_hbm_ue_error hw_nc_ue_error "
-    "hw_dma_abort_error execute_sw_nq_overflow execute_sw_semaphore_error execute_sw_event_error "
-    "execute_sw_psum_collision execute_sw_sequencer_fatal hw_repairable_hbm_ue_error"
-)
-_ECC = _words(
-    "sram_ecc_uncorrected mem_ecc_uncorrected mem_ecc_repairable_uncorrected sram_ecc_corrected mem_ecc_corrected"
-)
 
 
 class MachineError(CoresliceError):
@@ -72,12 +51,14 @@ def make_machine(
     *,
     major: int = 243,
     serials: Sequence[str] | None = None,
-    driver_version: str = DRIVER_VERSION,
+    driver_version: str | None = None,
     real_nodes: bool = False,
+    stats: bool = True,
 ) -> MachinePaths:
     """A whole machine of that EC2 size in `root/sys`, `root/proc` and `root/dev`.
 
     A size that isn't in the catalogue is given as a row of its own. `serials` are by chip, made up when not given.
+    Without `stats` the counters are left out: nine of ten files, and a scan reads none of them.
     Raises MachineError for an unknown size, a folder that holds a machine, or nodes that can't be made.
     """
     row = size if isinstance(size, Size) else lookup(size)
@@ -88,12 +69,24 @@ def make_machine(
         raise MachineError(f"{', '.join(existing)} exists already; choose an empty folder")
     if real_nodes:
         _check_major(major)
-    _host(paths, size if isinstance(size, str) else size.name, major, driver_version)
+    version = driver_version or default_driver_version(row)
+    _host(paths, size if isinstance(size, str) else size.name, major, version)
     for index in range(row.chips):
-        serial = serials[index] if serials is not None else f"9ff5434815c8{0xBD80 + index:04x}"
-        _chip(paths, row, index, f"{major}:{index}", serial)
-    _nodes(paths, row.chips, major, real_nodes=real_nodes)
+        serial = serials[index] if serials is not None else made_up_serial(index)
+        files = chip_files(row, index, major=major, serial=serial, driver_version=version)
+        _chip(paths, index, files if stats else {name: files[name] for name in files if "stats/" not in name})
+    make_nodes(paths, range(row.chips), major, real_nodes=real_nodes)
     return paths
+
+
+def default_driver_version(size: Size) -> str:
+    """A kernel driver that runs the chips of that size."""
+    return INFERENTIA1_DRIVER_VERSION if size.device_architecture == "NDv1" else DRIVER_VERSION
+
+
+def made_up_serial(index: int) -> str:
+    """The serial number of the chip of that index, unless others are given."""
+    return f"9ff5434815c8{0xBD80 + index:04x}"
 
 
 def unused_major() -> int:
@@ -112,6 +105,16 @@ def remove_chip(paths: MachinePaths, index: int) -> None:
     (paths.dev / f"neuron{index}").unlink()
 
 
+def shut_down_module(paths: MachinePaths) -> None:
+    """As if the kernel module had gone: no class, no chip, no major, no node. DMI still says what the machine is."""
+    for index in [int(path.name.removeprefix("neuron")) for path in paths.dev.glob("neuron[0-9]*")]:
+        (paths.dev / f"neuron{index}").unlink()
+    for folder in (paths.chip(0).parent, paths.class_entry(0).parent, paths.sysfs / "module/neuron"):
+        shutil.rmtree(folder)
+    lines = (paths.proc / "devices").read_text().splitlines(keepends=True)
+    put(paths.proc / "devices", "".join(line for line in lines if not line.endswith(" neuron\n")))
+
+
 def make_unreadable(paths: MachinePaths, index: int, file: str = "core_count") -> None:
     """A file of the chip that nobody can read, root included."""
     path = paths.chip(index) / file
@@ -128,7 +131,7 @@ def use_memory(paths: MachinePaths, chip: int, core: int, size: int, *, category
     """Device memory in bytes that some process holds on a physical core; 0 frees it."""
     folder = paths.chip(chip) / f"neuron_core{core}/stats/memory_usage/device_mem"
     put(folder / category / "present", f"{size}\n")
-    held = sum(int((folder / name / "present").read_text()) for name in _DEVICE_MEMORY)
+    held = sum(int(file.read_text()) for file in folder.glob("*/present"))
     put(folder / "present", f"{held}\n")
 
 
@@ -160,6 +163,8 @@ def _host(paths: MachinePaths, size: str, major: int, driver_version: str) -> No
     put(paths.sysfs / "devices/virtual/dmi/id/product_name", f"{size}\n", 0o444)
     put(paths.proc / "devices", _proc_devices(major), 0o444)
     put(paths.proc / "sys/kernel/random/boot_id", f"{BOOT_ID}\n", 0o444)
+    if not has(driver_version, ULTRASERVER):
+        return
     of_class = {"node_id_2": "-1", "node_id_4": "-1", "server_id_2": "0" * 16, "server_id_4": "0" * 16}
     for name, text in (of_class | {"ultraserver_mode": ""}).items():
         put(paths.sysfs / "class/neuron_device" / name, f"{text}\n", 0o444)
@@ -171,56 +176,31 @@ def _proc_devices(major: int) -> str:
     return "\n".join(["Character devices:", *lines, "", "Block devices:", "259 blkext", ""])
 
 
-def _chip(paths: MachinePaths, size: Size, index: int, number: str, serial: str) -> None:
-    folder = paths.chip(index)
-    for name, (text, mode) in _chip_files(size, index, number, serial).items():
-        put(folder / name, text, mode)
-    for core in range(size.physical_cores):
-        _core(folder / f"neuron_core{core}", size)
+def _chip(paths: MachinePaths, index: int, files: Files) -> None:
+    _write_tree(paths.chip(index), files)
     link = paths.class_entry(index)
     link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(Path("../../devices/virtual/neuron_device") / folder.name)
+    link.symlink_to(Path("../../devices/virtual/neuron_device") / link.name)
 
 
-def _chip_files(size: Size, index: int, number: str, serial: str) -> Mapping[str, tuple[str, int]]:
-    major, minor = number.split(":")
-    files = {
-        "dev": (f"{number}\n", 0o444),
-        "uevent": (f"MAJOR={major}\nMINOR={minor}\nDEVNAME=neuron{index}\n", 0o644),
-        "core_count": (str(size.physical_cores), 0o400),  # no newline, as on a node
-        "connected_devices": (", ".join(map(str, size.links[index])) + "\n", 0o400),
-        "reset": ("1\n", 0o600),
-        "info/notify_delay": ("-1\n", 0o644),
-        "info/serial_number": (f"{serial}\n", 0o644),
-        "info/architecture/arch_type": (f"{size.device_architecture}\n", 0o644),
-        "info/architecture/instance_type": (f"{size.instance_family}\n", 0o644),
-        "info/architecture/device_name": (f"{size.family}\n", 0o644),
-        "stats/power/utilization": ("POWER_STATUS_VALID,1789180860,0.00,0.00,0.00\n", 0o644),
-    }
-    files |= {f"stats/hardware/{name}": ("0\n", 0o644) for name in _ECC}
-    return files | _counters("stats/memory_usage/host_mem", _HOST_MEMORY, ("total", "present", "peak"))
-
-
-def _core(folder: Path, size: Size) -> None:
-    put(folder / "info/architecture/arch_type", f"{size.core_architecture}\n")
-    usage = ("total", "present", "peak")
-    files = _counters("stats/status", _STATUS, ("total", "present"))
-    files |= _counters("stats/memory_usage/host_mem", (), usage)
-    files |= _counters("stats/memory_usage/device_mem", _DEVICE_MEMORY, usage)
+def _write_tree(root: Path, files: Files) -> None:
+    """Fresh files under a fresh folder. A machine has up to twelve thousand, so each costs few system calls."""
+    root.mkdir(parents=True)
+    folders = {str(parent) for name in files for parent in PurePath(name).parents}
+    for folder in sorted(folders - {"."}):  # a parent sorts before what it holds
+        os.mkdir(f"{root}/{folder}")  # noqa: PTH102
+    base = os.fspath(root)
     for name, (text, mode) in files.items():
-        put(folder / name, text, mode)
+        file = os.open(f"{base}/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+        os.fchmod(file, mode)  # whatever the umask
+        os.write(file, text.encode())
+        os.close(file)
 
 
-def _counters(base: str, names: Sequence[str], kinds: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """`<base>/<name>/<kind>` for each, all zero; memory has sums of its own directly under `<base>`."""
-    folders = [f"{base}/{name}" for name in names] + ([base] if "peak" in kinds else [])
-    return {f"{folder}/{kind}": ("0\n", 0o644) for folder in folders for kind in kinds}
-
-
-def _nodes(paths: MachinePaths, chips: int, major: int, *, real_nodes: bool) -> None:
+def make_nodes(paths: MachinePaths, chips: Iterable[int], major: int, *, real_nodes: bool = False) -> None:
     """/dev: Neuron's nodes for everybody (a udev rule does that on AWS images), the NVMe disks' for root."""
     paths.dev.mkdir(parents=True)
-    for index in range(chips):
+    for index in chips:
         _node(paths.dev / f"neuron{index}", 0o666, stat.S_IFCHR, os.makedev(major, index), real=real_nodes)
     for controller in (0, 1):
         number = os.makedev(major + _NVME_OFFSET, controller)

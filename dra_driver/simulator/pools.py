@@ -38,6 +38,7 @@ class Candidate:
     id: DeviceId
     wire: Mapping[str, Any]  # as listed in the slice
     draws: Draws
+    local: bool = True  # of this node only
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Pool:
     everywhere: Mapping[str, Draws]  # every device of the pool by name, also of other nodes
     totals: Draws
     problem: str = ""  # why nothing may be allocated from it
+    here: bool = True  # whether any of its slices reaches the node
 
     def available(self, in_use: Collection[DeviceId]) -> dict[tuple[str, str], Decimal]:
         """Counters less what devices in use draw.
@@ -99,13 +101,15 @@ def _pool(driver: str, name: str, found: Sequence[Mapping[str, Any]], node: str)
             names[device["name"]] += 1
             everywhere[device["name"]] = draws = _draws(device)
             if _reaches(item["spec"], node):
-                candidates.append(Candidate(DeviceId(driver, name, device["name"]), device, draws))
+                local = not item["spec"].get("allNodes")
+                candidates.append(Candidate(DeviceId(driver, name, device["name"]), device, draws, local))
     sets = [found for item in current for found in item["spec"].get("sharedCounters") or ()]
     totals = {(each["name"], counter): _amount(value) for each in sets for counter, value in each["counters"].items()}
     problem = _incomplete(current) or _invalid(
         current, names, Counter(each["name"] for each in sets), everywhere, totals
     )
-    return Pool(driver, name, tuple(candidates), everywhere, totals, problem)
+    here = any(_reaches(item["spec"], node) for item in current)
+    return Pool(driver, name, tuple(candidates), everywhere, totals, problem, here)
 
 
 def _incomplete(current: Sequence[Mapping[str, Any]]) -> str:

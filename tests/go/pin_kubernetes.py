@@ -1,10 +1,11 @@
-"""Write tests/go/kubernetes/go.mod for one Kubernetes version.
+"""Write the go.mod of one Kubernetes version: tests/go/kubernetes, or another folder beside it.
 
 ``k8s.io/kubernetes`` requires its staging modules at v0.0.0 and replaces them by
 folders of its own tree, which a consumer of the module does not have. Each is
 published separately as ``v0.<minor>.<patch>`` of the same code, so the test bed's
 module replaces each by that. Usage: ``python pin_kubernetes.py v1.37.2``; then
-``go mod tidy`` has run and go.mod and go.sum are ready to be committed.
+``go mod tidy`` has run and go.mod and go.sum are ready to be committed. An older
+minor is a folder of its own: ``python pin_kubernetes.py v1.34.4 kubernetes-1.34``.
 """
 
 import json
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 
 COMMANDS = ("kubelet", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")
-TARGET = Path(__file__).parent / "kubernetes"
+GO_MODULES = Path(__file__).parent
 
 
 def upstream_go_mod(version: str) -> str:
@@ -59,7 +60,8 @@ def render(version: str, upstream: str) -> str:
 
 if __name__ == "__main__":
     wanted = sys.argv[1]
-    TARGET.mkdir(exist_ok=True)
-    (TARGET / "go.mod").write_text(render(wanted, upstream_go_mod(wanted)))
-    (TARGET / "go.sum").unlink(missing_ok=True)
-    subprocess.run(["go", "mod", "tidy"], check=True, cwd=TARGET)
+    target = GO_MODULES / (sys.argv[2] if len(sys.argv) > 2 else "kubernetes")
+    target.mkdir(exist_ok=True)
+    (target / "go.mod").write_text(render(wanted, upstream_go_mod(wanted)))
+    (target / "go.sum").unlink(missing_ok=True)
+    subprocess.run(["go", "mod", "tidy"], check=True, cwd=target)

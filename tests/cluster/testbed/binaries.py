@@ -1,7 +1,7 @@
 """The node's programs, built by ``go build`` and cached outside the tree.
 
-A build is keyed by everything that goes into it: go.mod, go.sum, flags, Go version
-and architecture. A program is built under a temporary name and renamed, under a lock
+A build is keyed by everything that goes into it: go.mod, go.sum, sources of our own, flags,
+Go version and architecture. A program is built under a temporary name and renamed, under a lock
 that parallel runs share, so a cache never holds half a program and never builds one
 twice. The cache is ``$CORESLICE_TESTBED_CACHE`` or
 ``${XDG_CACHE_HOME:-~/.cache}/coreslice-testbed``.
@@ -64,6 +64,9 @@ class Module:
         digest = hashlib.sha256()
         for part in ("go.mod", "go.sum"):
             digest.update((self.folder / part).read_bytes())
+        for path in self.programs.values():
+            if path.endswith(".go"):  # a program of our own, beside the module
+                digest.update((self.folder / path).read_bytes())
         digest.update(repr((self.flags(), self.cgo, sorted(self.programs.items()), go_version())).encode())
         return cache_root() / f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
 

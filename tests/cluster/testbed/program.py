@@ -56,6 +56,8 @@ class Program:
         """Send a signal; nothing happens if the process has ended."""
         if self.alive():
             os.kill(self.pid, number)
+            if self._popen and number == signal.SIGCONT:
+                self._popen.send_signal(number)  # nsenter stops itself when its child is stopped
 
     def wait(self, timeout: float = 30.0) -> int:
         """Wait for the end; the exit status (negative: killed by that signal)."""

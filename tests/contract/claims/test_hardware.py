@@ -70,12 +70,12 @@ def test_a_neuron_instance_without_chips_is_missing_them(machine: MachinePaths, 
     assert hardware.missing() is None
 
 
-def test_memory_on_a_core_is_in_use_for_the_core_and_its_chip_only(
+def test_memory_on_a_core_is_in_use_for_the_core_its_chip_and_its_groups_only(
     hardware: NodeHardware, machine: MachinePaths
 ) -> None:
     use_memory(machine, 1, 1, 4096)
     busy = {name for name, device in hardware.devices().items() if hardware.busy(device)}
-    assert busy == {"core-1-1", "chip-1"}
+    assert busy == {"core-1-1", "chip-1"} | {f"chips-{first}-{n}" for first, n in ((0, 2), (1, 2), (0, 4))}
     assert hardware.busy(hardware.devices()["chip-1"]) == "device memory is in use on core 1 of chip 1"
 
 

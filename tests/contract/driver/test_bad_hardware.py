@@ -118,3 +118,18 @@ def test_unreadable_tree_while_the_driver_runs_changes_nothing(rig: Rig) -> None
     folder.with_name("aside").rename(folder)
     rig.prepare(rig.core("b"))
     assert rig.slices() == slices
+
+
+def test_bc085_a_machine_that_contradicts_itself_is_served_and_told_everywhere(rig: Rig) -> None:
+    """Two cores by the count, three by their folders: the count is served; log, Event and metric say so."""
+    rig.start("--rescan-interval=1")
+    names = rig.device_names()
+    eventually(lambda: rig.metrics("coreslice_hardware_problems") == [({}, 0)], "a sound machine")
+    shutil.copytree(rig.machine.chip(0) / "neuron_core1", rig.machine.chip(0) / "neuron_core2")
+    (text,) = rig.wait_events("HardwareProblem")
+    assert "core_count is 2, but there are 3 folders neuron_core<M>" in text
+    assert rig.wait_said("but there are 3 folders")["level"] == "WARNING"
+    eventually(lambda: rig.metrics("coreslice_hardware_problems") == [({}, 1)], "the metric")
+    assert rig.device_names() == names
+    shutil.rmtree(rig.machine.chip(0) / "neuron_core2")
+    eventually(lambda: rig.metrics("coreslice_hardware_problems") == [({}, 0)], "sound again")

@@ -39,7 +39,7 @@ def test_claims_cost_one_read_each_and_nothing_else(rig: Rig, minor: int, device
 
 def test_without_counters_a_claim_of_another_granularity_takes_the_chip_away_and_gives_it_back(rig: Rig) -> None:
     """By the next rescan it would be too late: the chip would be given out over the core."""
-    rig.store.minor = 34
+    rig.store.partitionable = False
     rig.start("--rescan-interval=3600")
     assert rig.device_names() == ["chip-0"]
     rig.prepare(ref := rig.core("a"))

@@ -85,6 +85,13 @@ def test_every_setting_is_given_and_has_the_drivers_default(chart: Chart) -> Non
         ({"cdi": {"assumeEnabled": True}}, "ASSUME_CDI", "true"),
         ({"hardware": {"hostPath": "/m", "sysfsRoot": "/m/sys"}}, "SYSFS_ROOT", "/m/sys"),
         ({"hardware": {"hostPath": "/m", "procRoot": "/m/proc"}}, "PROC_ROOT", "/m/proc"),
+        ({"offer": {"types": ["core", "chip"]}}, "OFFER_TYPES", "core,chip"),
+        ({"offer": {"types": []}}, "OFFER_TYPES", "none"),
+        ({"offer": {"coreCounts": [1]}}, "OFFER_CORE_COUNTS", "1"),
+        ({"offer": {"chipCounts": [4, 16]}}, "OFFER_CHIP_COUNTS", "4,16"),
+        ({"offer": {"chipsWithCores": 0}}, "OFFER_CHIPS_WITH_CORES", "0"),
+        ({"offer": {"runs": "off"}}, "OFFER_RUNS", "off"),
+        ({"offer": {"runs": True}}, "OFFER_RUNS", "on"),  # what YAML makes of a bare `on`
         ({"health": {"port": 1234}}, "HEALTHCHECK_PORT", "1234"),
         ({"listenAddress": "[::]"}, "HEALTHCHECK_ADDRESS", "[::]"),
         ({"listenAddress": "[::]"}, "METRICS_ADDRESS", "[::]"),
@@ -403,12 +410,8 @@ def test_value_of_a_wrong_type_is_refused(chart: Chart, path: tuple[str, ...]) -
     for step in path:
         default = default[step]
     values: Any = 7 if isinstance(default, str | dict | list | bool) else "seven"
-    if path in {
-        ("resources", "requests", "cpu"),
-        ("resources", "requests", "memory"),
-        ("resources", "limits", "memory"),
-    }:
-        values = ["a quantity may be a number"]
+    if path in QUANTITIES | {("offer", "chipsWithCores")}:
+        values = ["these may be a number"]
     for step in reversed(path):
         values = {step: values}
     assert f"at '/{'/'.join(path)}'" in chart.refusal(**values)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dra_driver.cli import machine, slices
+from dra_driver.cli import classes, machine, slices
 
 Call = Callable[..., int]
 
@@ -16,6 +16,7 @@ def call() -> Call:
     commands = parser.add_subparsers(required=True)
     machine.add_parser(commands)
     slices.add_parser(commands)
+    classes.add_parser(commands)
 
     def run(*arguments: object) -> int:
         args = parser.parse_args([str(argument) for argument in arguments])

@@ -13,8 +13,10 @@ import yaml
 from dra_driver.cli import slices
 from dra_driver.inventory.devices import devices, totals
 from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build
+from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.sysfs import read_machine
 from dra_driver.simulator.machines import make_machine, put, remove_chip
+from dra_driver.simulator.nominal import nominal
 
 Call = Callable[..., int]
 Captured = pytest.CaptureFixture[str]
@@ -49,11 +51,107 @@ def test_of_a_simulated_machine(call: Call, capsys: Captured) -> None:
     assert [device["name"] for device in listed["spec"]["devices"]] == ["core-0-0", "core-0-1", "chip-0"]
 
 
-@pytest.mark.parametrize("how", [("--without-counters",), ("--kubernetes-minor", "34")])
-def test_without_counters(call: Call, capsys: Captured, how: tuple[str, ...]) -> None:
-    assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1", *how) == 0
+@pytest.mark.parametrize(
+    ("how", "names"),
+    [((), ["chip-0"]), (("--granularity-without-counters", "core"), ["core-0-0", "core-0-1"])],
+)
+def test_without_counters(call: Call, capsys: Captured, how: tuple[str, ...], names: list[str]) -> None:
+    assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1", "--without-counters", *how) == 0
     [listed] = items(capsys.readouterr().out)
-    assert [device["name"] for device in listed["spec"]["devices"]] == ["chip-0"]
+    assert [device["name"] for device in listed["spec"]["devices"]] == names
+
+
+def test_for_an_old_server_there_is_one_slice_and_what_has_no_room_is_said(call: Call, capsys: Captured) -> None:
+    size = ("--machine", "inf1.24xlarge", "--node-name", "n1")
+    assert call("slices", *size, "--server-version", "1.34") == 0
+    captured = capsys.readouterr()
+    [only] = items(captured.out)
+    assert len(only["spec"]["devices"]) == 128
+    assert only["spec"]["sharedCounters"][0]["name"] == "chips"
+    assert "single cores are offered on 11 of 16 chips only" in captured.err
+    assert call("slices", *size, "--server-version", "1.35") == 0
+    captured = capsys.readouterr()
+    assert len(items(captured.out)) == 4
+    assert captured.err == ""
+
+
+def test_at_an_lnc(call: Call, capsys: Captured) -> None:
+    assert call("slices", "--machine", "trn2.3xlarge", "--node-name", "n1", "--lnc", "2") == 0
+    _, listed = items(capsys.readouterr().out)
+    assert [device["name"] for device in listed["spec"]["devices"]] == [
+        *(f"core-0-{core}-lnc2" for core in range(4)),
+        "chip-0-lnc2",
+    ]
+
+
+def test_of_an_offer(call: Call, capsys: Captured) -> None:
+    offer = ("--offer-types", "core-run,chip", "--offer-runs", "on", "--offer-core-counts", "4")
+    assert call("slices", "--machine", "trn2.3xlarge", "--node-name", "n1", *offer) == 0
+    _, listed = items(capsys.readouterr().out)
+    assert [device["name"] for device in listed["spec"]["devices"]] == [
+        *("cores-0-0-4-lnc1", "cores-0-4-4-lnc1", "chip-0-lnc1")
+    ]
+
+
+def test_an_offer_that_leaves_nothing(call: Call, capsys: Captured) -> None:
+    assert call("slices", "--machine", "trn2.3xlarge", "--node-name", "n1", "--offer-types", "chip-group") == 1
+    captured = capsys.readouterr()
+    assert items(captured.out) == []
+    assert "nothing to publish: the offer leaves nothing" in captured.err
+
+
+def test_an_offer_comes_from_the_environment_as_the_daemons_does(
+    call: Call, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFER_TYPES", "chip")
+    assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1") == 0
+    assert [device["name"] for device in items(capsys.readouterr().out)[1]["spec"]["devices"]] == ["chip-0"]
+
+
+def test_as_a_table_with_what_a_scan_costs(call: Call, capsys: Captured) -> None:
+    assert call("slices", "--machine", "trn2.48xlarge", "--node-name", "n1", "--lnc", "2", "-o", "table") == 0
+    first, *rows, cost = capsys.readouterr().out.splitlines()
+    assert first == "trn2.48xlarge at LNC 2, Kubernetes 1.37: counters in slices of their own"
+    assert [row.split(maxsplit=1) for row in rows] == [
+        ["64", "core"],
+        ["0", "core-run"],
+        ["16", "chip"],
+        ["15", "chip-group"],
+        ["95", "devices in all"],
+        ["3", "slices"],
+        ["16", "counters in 1 sets"],
+    ]
+    assert cost == "A request that finds nothing here costs the scheduler about 0.5 ms (5 µs a device)."
+
+
+@pytest.mark.parametrize(
+    ("how", "layout"),
+    [
+        (("--server-version", "1.34"), "Kubernetes 1.34: counters and devices in one slice"),
+        (("--server-version", "1.36", "--without-counters"), "Kubernetes 1.36: without counters, one granularity"),
+    ],
+)
+def test_the_table_names_the_layout(call: Call, capsys: Captured, how: tuple[str, ...], layout: str) -> None:
+    assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1", "-o", "table", *how) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"trn1.2xlarge, {layout}"
+
+
+@pytest.mark.parametrize("version", ["1.33", "34", "1.x", "2.0", "v1.37"])
+def test_a_version_that_is_none(call: Call, capsys: Captured, version: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        call("slices", "--machine", "trn1.2xlarge", "--server-version", version)
+    assert f"{version!r} is no version from 1.34 on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["trn1.2xlarge", "inf1.6xlarge"])
+def test_of_a_size_they_are_those_of_its_tree(call: Call, capsys: Captured, tmp_path: Path, size: str) -> None:
+    """A size is made by value: it has to be what is read from a machine."""
+    paths = make_machine(size, tmp_path)
+    assert read_machine(sysfs_root=paths.sysfs, proc_root=paths.proc) == nominal(SIZES[size])
+    assert call("slices", "--sysfs-root", paths.sysfs, "--proc-root", paths.proc, "--node-name", "n1") == 0
+    of_tree = capsys.readouterr().out
+    assert call("slices", "--machine", size, "--node-name", "n1") == 0
+    assert capsys.readouterr().out == of_tree
 
 
 def test_yaml_says_the_same(call: Call, capsys: Captured) -> None:
@@ -119,7 +217,7 @@ def test_a_node_name_that_the_api_would_not_take(call: Call, capsys: Captured) -
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--machine", "trn9.metal"), "known are: trn1.2xlarge"),
+        (("--machine", "trn9.metal"), "known are: inf1.xlarge"),
         (("--machine", "trn1.2xlarge", "--proc-root", "/proc"), "--proc-root belongs to --sysfs-root"),
     ],
 )

@@ -31,6 +31,7 @@ def devices(*names: str, counted: bool = True) -> Obj:
 
 SETS = {"sharedCounters": [{"name": "chips", "counters": {"chip-0": {"value": "2"}}}]}
 COUNTED = [SETS, devices("core-0", "core-1"), devices("chip-0")]
+COMBINED = [SETS | devices("core-0", "core-1", "chip-0")]  # as 1.34 takes it
 CHIPS = [devices("chip-0", counted=False)]
 STRIPPED = [{}, devices("core-0", "core-1", counted=False), devices("chip-0", counted=False)]
 
@@ -140,6 +141,36 @@ def test_stripped_slices_go_first_whichever_layout_is_wanted() -> None:
     assert "1-n" in names(planned(CHIPS, made(STRIPPED, 7)).first)
 
 
+def test_bc032_from_1_34_to_1_35_the_one_slice_becomes_that_of_the_counters_last() -> None:
+    """Its devices are ignored from then on, and the pool is incomplete until it is written."""
+    todo = planned(COUNTED, made(COMBINED, 7))
+    assert (todo.first, todo.last) == ((), ())
+    assert written(todo) == [("1-n", True), ("2-n", True), ("0-n", False)]
+    assert todo.generation == 8
+
+
+def test_bc032_back_to_1_34_devices_go_before_anything_is_written() -> None:
+    """To a scheduler of 1.34 a counter in another slice is no limit at all."""
+    todo = planned(COMBINED, made(COUNTED, 7))
+    assert names(todo.first) == ["1-n", "2-n"]
+    assert (written(todo), todo.generation) == ([("0-n", False)], 8)
+
+
+def test_bc032_on_1_34_a_change_is_one_write() -> None:
+    changed = [SETS | devices("core-0", "core-1", "chip-1")]
+    todo = planned(changed, made(COMBINED, 7))
+    assert (todo.first, written(todo), todo.generation) == ((), [("0-n", False)], 8)
+    assert planned(COMBINED, made(COMBINED, 7)).settled
+
+
+@pytest.mark.parametrize(("before", "after"), [(CHIPS, COMBINED), (COMBINED, CHIPS), (STRIPPED, COMBINED)])
+def test_on_1_34_too_what_is_unprotected_goes_first(before: list[Obj], after: list[Obj]) -> None:
+    todo = planned(after, made(before, 7))
+    assert {row["metadata"]["name"] for row in todo.first} >= {
+        row["metadata"]["name"] for row in made(before, 7) if row["spec"].get("devices")
+    }
+
+
 def test_nothing_wanted_deletes_all() -> None:
     todo = planned([], made(COUNTED, 7))
     assert (names(todo.first), todo.writes) == (["1-n", "2-n", "0-n"], ())
@@ -169,11 +200,13 @@ def test_counters_that_did_not_survive_are_noticed(sent: Obj, got: Obj, lacks: b
     assert lacks_counters(made([sent], 1)[0], made([got], 1)[0]) is lacks
 
 
-LAYOUTS = st.sampled_from([COUNTED, CHIPS, STRIPPED, [SETS, devices("core-0")], [devices("core-0", counted=False)]])
+LAYOUTS = st.sampled_from(
+    [COUNTED, COMBINED, CHIPS, STRIPPED, [SETS, devices("core-0")], [devices("core-0", counted=False)]]
+)
 ROWS = st.lists(st.tuples(LAYOUTS, st.integers(0, 3), st.sampled_from(["u1", "u0"]), st.sets(st.integers(0, 2))))
 
 
-@given(ROWS, st.sampled_from([COUNTED, CHIPS, []]))
+@given(ROWS, st.sampled_from([COUNTED, COMBINED, CHIPS, []]))
 def test_from_any_state_the_plan_leads_to_what_is_wanted_and_overlap_never_appears(
     found: list[tuple[list[Obj], int, str, set[int]]], wanted: list[Obj]
 ) -> None:
@@ -184,6 +217,7 @@ def test_from_any_state_the_plan_leads_to_what_is_wanted_and_overlap_never_appea
             del api[row["metadata"]["name"]]
         for write in todo.writes:
             assert not _unprotected_overlap(list(api.values()))
+            assert wanted is not COMBINED or not _overlap_to_1_34(list(api.values()))
             api[write.wanted["metadata"]["name"]] = write.wanted
         for row in todo.last:
             del api[row["metadata"]["name"]]
@@ -199,6 +233,15 @@ def _unprotected_overlap(rows: Sequence[Obj]) -> bool:
     found = [device for row in rows for device in row["spec"].get("devices") or []]
     kinds = {device["name"].split("-")[0] for device in found}
     return len(kinds) > 1 and any(not device.get("consumesCounters") for device in found)
+
+
+def _overlap_to_1_34(rows: Sequence[Obj]) -> bool:
+    """Overlapping devices of which one draws on nothing, or on counters that aren't in its slice."""
+    found = [
+        (device, bool(row["spec"].get("sharedCounters"))) for row in rows for device in row["spec"].get("devices") or []
+    ]
+    kinds = {device["name"].split("-")[0] for device, _ in found}
+    return len(kinds) > 1 and any(not (device.get("consumesCounters") and beside) for device, beside in found)
 
 
 def _found(found: list[tuple[list[Obj], int, str, set[int]]]) -> dict[str, Obj]:

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import strategies as st
 
 from dra_driver.inventory.devices import Device, devices, totals
+from dra_driver.inventory.offer import Offer
 from dra_driver.inventory.slices import Layout, Pool, build
+from dra_driver.neuron import links
+from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Chip, Machine
+from dra_driver.simulator.nominal import nominal
 
 Wire = dict[str, Any]
 Build = Callable[..., list[Wire]]
@@ -29,7 +33,7 @@ def make_machine(chips: int | Iterable[int] = 1, cores: int = 2, architecture: s
     return Machine(tuple(make_chip(index, cores, architecture) for index in indices), **given)
 
 
-def build_slices(
+def build_slices(  # noqa: PLR0913 -- by keyword
     machine: Machine,
     *,
     lnc: int = 1,
@@ -38,29 +42,61 @@ def build_slices(
     generation: int = 1,
     offered: Sequence[Device] | None = None,
     pool: Pool = POOL,
+    offer: Offer | None = None,
 ) -> list[Wire]:
     listed = devices(machine, lnc=lnc) if offered is None else offered
-    return build(pool, listed, totals(machine), layout=layout or Layout(37), generation=generation, held=held)
+    return build(
+        pool,
+        listed,
+        totals(machine),
+        layout=layout or Layout(37),
+        generation=generation,
+        held=held,
+        offer=offer or Offer(),
+    )
 
 
 def machine_strategy() -> st.SearchStrategy[Machine]:
     """Any hardware that the reader lets through, known or not."""
+    return st.one_of(_unknown_machine(), _known_machine())
+
+
+def _unknown_machine() -> st.SearchStrategy[Machine]:
     paired = st.tuples(st.sampled_from([2, 4, 8, 12]), st.sampled_from(["NCv3", "NCv4"]))
     single = st.tuples(st.integers(1, 12), st.sampled_from(["NCv1", "NCv2"]))
-    chip = st.builds(
-        lambda index, kind, serial, family: Chip(index, 243, index, kind[0], frozenset(), serial, family, kind[1]),
-        st.integers(0, 63),
-        paired | single,
-        st.sampled_from(["", "9ff5434815c8bd80"]),
-        st.sampled_from(["Trainium1", "Trainium2", ""]) | st.text(max_size=80),
-    )
-    chips = st.lists(chip, max_size=8, unique_by=lambda c: c.index)
-    return st.builds(
-        lambda found, size, version: Machine(tuple(sorted(found, key=lambda c: c.index)), size, version),
-        chips,
-        st.sampled_from(["trn1.2xlarge", "trn2u.48xlarge", ""]),
-        st.sampled_from(["2.30.2.0", "2.x.8072.0", ""]) | st.text(max_size=80),
-    )
+    kinds = st.lists(paired | single, min_size=1, max_size=2)  # one, or a machine that contradicts itself
+    wiring = st.sampled_from([links.none(64), links.line(64), links.ring(8) + links.none(56), links.torus() * 4])
+    chip = st.tuples(st.sampled_from(range(8)) | st.integers(0, 63), st.integers(0, 1), st.text(max_size=80))
+    chips = st.lists(chip, max_size=8, unique_by=lambda c: c[0]).map(sorted)
+    size = st.sampled_from(["trn1.2xlarge", "trn2u.48xlarge", ""])
+    version = st.sampled_from(["2.30.2.0", "2.x.8072.0", ""]) | st.text(max_size=80)
+    return st.builds(_assembled, chips, kinds, wiring, size, version)
+
+
+def _assembled(
+    chips: Sequence[tuple[int, int, str]],
+    kinds: Sequence[tuple[int, str]],
+    wiring: links.Links,
+    size: str,
+    version: str,
+) -> Machine:
+    found = []
+    for index, kind, family in chips:
+        cores, architecture = kinds[kind % len(kinds)]
+        neighbours = frozenset(wiring[index])
+        found.append(Chip(index, 243, index, cores, neighbours, "9ff5434815c8bd80", family, architecture))
+    return Machine(tuple(found), size, version)
+
+
+def _known_machine() -> st.SearchStrategy[Machine]:
+    """A size, perhaps with chips that are missing."""
+    gone = st.sets(st.integers(0, 15), max_size=3)
+    return st.builds(_without, st.sampled_from(sorted(SIZES)), gone)
+
+
+def _without(size: str, gone: set[int]) -> Machine:
+    whole = nominal(SIZES[size])
+    return Machine(tuple(chip for chip in whole.chips if chip.index not in gone), size, whole.driver_version)
 
 
 @pytest.fixture(scope="session")

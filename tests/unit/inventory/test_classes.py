@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from dra_driver.inventory.classes import chip_class, core_class, device_classes
-from dra_driver.inventory.devices import devices
+from dra_driver.inventory.classes import chip_class, core_class, device_classes, sized_classes
+from dra_driver.inventory.devices import DeviceType, devices
+from dra_driver.inventory.offer import Offer
+from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
+from dra_driver.simulator.nominal import nominal
 
 MakeMachine = Callable[..., Machine]
 Wire = dict[str, Any]
@@ -78,16 +81,37 @@ def test_expressions_are_guarded_by_the_driver_and_read_optionally() -> None:
     ],
 )
 def test_what_a_class_selects(machine: MakeMachine, hardware: Wire, lnc: int, names: dict[str, int]) -> None:
-    wires = [dict(device.wire) for device in devices(machine(**hardware), lnc=lnc)]
+    wires = [dict(device.wire) for device in Offer().of(devices(machine(**hardware), lnc=lnc))]
     counts = {name: sum(selected(text, wire) for wire in wires) for name, text in expressions().items()}
     assert {name: count for name, count in counts.items() if count} == names
 
 
-def test_a_class_selects_devices_of_one_type(machine: MakeMachine) -> None:
-    for hardware in ({}, {"cores": 8, "architecture": "NCv3"}):
-        wires = [dict(device.wire) for device in devices(machine(chips=16, **hardware))]
-        for text in expressions().values():
-            assert len({wire["attributes"]["type"]["string"] for wire in wires if selected(text, wire)}) <= 1
+@pytest.mark.parametrize("size", SIZES)
+def test_per_size_each_class_selects_devices_of_one_type(size: str) -> None:
+    """With core runs too, at each LNC."""
+    machine = nominal(SIZES[size])
+    for lnc in range(1, machine.chips[0].max_lnc + 1):
+        wires = [dict(device.wire) for device in devices(machine, lnc=lnc)]
+        for each in sized_classes():
+            assert len({wire["attributes"]["type"]["string"] for wire in wires if each.selects(wire)}) <= 1
+
+
+def test_a_machine_that_contradicts_itself_has_one_type_a_class_too(machine: MakeMachine) -> None:
+    """A chip of four cores among chips of eight: runs of four would be of the same class."""
+    alike = machine(chips=2, cores=8)
+    odd = Machine((*alike.chips, *machine(chips=[2], cores=4).chips), alike.instance_type, alike.driver_version)
+    kinds = {device.cores: device.type for device in devices(odd) if device.type is not DeviceType.CORE}
+    assert kinds == {2: DeviceType.CORE_RUN, 4: DeviceType.CHIP, 8: DeviceType.CHIP}
+    assert DeviceType.CORE_RUN in {device.type for device in devices(alike) if device.cores == 4}
+
+
+def test_what_selects_in_python_selects_in_cel() -> None:
+    """The table of `coreslice classes` and the cluster read the same values."""
+    for size in ("inf1.6xlarge", "trn2.48xlarge"):
+        wires = [dict(device.wire) for device in devices(nominal(SIZES[size]))]
+        for each in sized_classes():
+            text = each.expression(DRIVER)
+            assert [each.selects(wire) for wire in wires] == [selected(text, wire) for wire in wires]
 
 
 def test_another_driver_or_a_device_without_the_attribute_is_no_match(machine: MakeMachine) -> None:

@@ -1,6 +1,7 @@
 """Names, attributes and shapes of devices."""
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +13,13 @@ from dra_driver.inventory.devices import (
     devices,
     from_wire,
     physical_cores,
+    publishing_order,
     shape,
     totals,
 )
+from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
+from dra_driver.simulator.nominal import nominal
 
 MakeMachine = Callable[..., Machine]
 
@@ -77,6 +81,7 @@ def test_names_say_the_lnc_on_hardware_that_knows_two(machine: MakeMachine) -> N
     assert one[0].name == "core-0-0-lnc1"
     assert [device.name for device in two] == [
         *("core-0-0-lnc2", "core-0-1-lnc2", "core-0-2-lnc2", "core-0-3-lnc2"),
+        *("cores-0-0-2-lnc2", "cores-0-2-2-lnc2"),
         "chip-0-lnc2",
     ]
     assert {device.name for device in one}.isdisjoint(device.name for device in two)
@@ -103,7 +108,7 @@ def test_no_chips_no_devices(machine: MakeMachine) -> None:
 def test_every_device_has_all_its_attributes_of_one_type(machine: MakeMachine, hardware: dict[str, Any]) -> None:
     for device in devices(machine(chips=3, **hardware)):
         told = device.wire["attributes"]
-        assert set(told) == (CHIP_KEYS if device.type is DeviceType.CHIP else CORE_KEYS)
+        assert set(told) == (CORE_KEYS if device.part else CHIP_KEYS)
         assert {key: list(entry) for key, entry in told.items()} == {key: [TYPES.get(key, "int")] for key in told}
 
 
@@ -241,3 +246,140 @@ def test_overlap_is_seen_at_whatever_lnc(machine: MakeMachine) -> None:
     assert not pair & physical_cores(named(one, "core-1-1-lnc1"))
     assert pair < physical_cores(named(one, "chip-1-lnc1"))
     assert not pair & physical_cores(named(one, "chip-0-lnc1"))
+
+
+# Core runs
+
+
+@pytest.mark.parametrize(
+    ("cores", "runs"),
+    [
+        (1, []),
+        (2, []),
+        (3, ["cores-0-0-2"]),
+        (4, ["cores-0-0-2", "cores-0-2-2"]),
+        (8, [*(f"cores-0-{first}-2" for first in (0, 2, 4, 6)), "cores-0-0-4", "cores-0-4-4"]),
+    ],
+)
+def test_runs_are_aligned_powers_of_two_below_the_chip(machine: MakeMachine, cores: int, runs: list[str]) -> None:
+    found = [device for device in devices(machine(cores=cores)) if device.type is DeviceType.CORE_RUN]
+    assert [device.name for device in found] == runs
+    for device in found:
+        assert device.name == f"cores-0-{device.first_core}-{device.cores}"
+        assert device.first_core % device.cores == 0
+
+
+def test_what_a_run_says(machine: MakeMachine) -> None:
+    hardware = machine(chips=4, cores=8, architecture="NCv3", instance_type="trn2.48xlarge")
+    run = named(devices(hardware, lnc=2), "cores-3-2-2-lnc2")
+    assert set(run.wire["attributes"]) == CORE_KEYS
+    assert (value(run, "type"), value(run, "firstCore"), value(run, "cores"), value(run, "chips")) == (
+        *("core-run", 2, 2, 1),
+    )
+    assert run.wire["capacity"] == {"memory": {"value": "48Gi"}}  # four of eight physical cores, of 96 GiB
+    assert physical_cores(run) == {(3, core) for core in (4, 5, 6, 7)}
+
+
+# Chip groups
+
+
+def sized(size: str, lnc: int = 1) -> tuple[Device, ...]:
+    return devices(nominal(SIZES[size]), lnc=lnc)
+
+
+def groups(found: Sequence[Device]) -> list[str]:
+    return [device.name for device in found if device.type is DeviceType.CHIP_GROUP]
+
+
+def test_groups_of_a_torus_small_before_large_and_descending() -> None:
+    assert groups(sized("trn1.32xlarge")) == [
+        *(f"chips-{first}-2" for first in range(14, -1, -2)),
+        *(f"chips-{first}-4" for first in (12, 8, 4, 0)),
+        *("chips-8-8", "chips-0-8", "chips-0-16"),
+    ]
+
+
+def test_groups_of_a_line_are_windows() -> None:
+    assert groups(sized("inf2.24xlarge")) == [
+        *(f"chips-{first}-2" for first in (4, 3, 2, 1, 0)),
+        *("chips-2-4", "chips-1-4", "chips-0-4", "chips-0-6"),
+    ]
+
+
+def test_what_a_group_says() -> None:
+    group = named(sized("trn2.48xlarge", lnc=2), "chips-4-4-lnc2")
+    told = {key: value(group, key) for key in sorted(group.wire["attributes"])}
+    assert told == {
+        "chips": 4,
+        "column": 0,
+        "coreArchitecture": "NCv3",
+        "cores": 16,
+        "deviceId": 4,
+        "driverVersion": "2.30.2+0",
+        "driverVersionText": "2.30.2.0",
+        "family": "Trainium2",
+        "firstCore": 0,
+        "index": 4,
+        "instanceType": "trn2.48xlarge",
+        "logicalNeuronCore": 2,
+        "maxLogicalNeuronCore": 2,
+        "physicalCores": 32,
+        "resource.aws.com/devicegroup16_id": "821d14afaf11327d",
+        "resource.aws.com/devicegroup4_id": "671622785349fddf",
+        "resource.aws.com/devicegroup8_id": "3593812b8066a078",
+        "resource.kubernetes.io/numaNode": 0,
+        "row": 1,
+        "serialNumber": "9ff5434815c8bd84",
+        "type": "chip-group",
+    }
+    assert group.wire["capacity"] == {"memory": {"value": "384Gi"}}
+    assert physical_cores(group) == {(chip, core) for chip in (4, 5, 6, 7) for core in range(8)}
+
+
+def test_a_group_over_two_numa_nodes_or_device_groups_names_none() -> None:
+    found = sized("trn2.48xlarge")
+    chip, pair, half = (named(found, f"{name}-lnc1") for name in ("chip-6", "chips-6-2", "chips-0-8"))
+    assert {value(chip, f"resource.aws.com/devicegroup{size}_id") for size in (1, 4, 8, 16)}.issuperset(
+        {"671622785349fddf", "3593812b8066a078", "821d14afaf11327d"}
+    )
+    assert "resource.aws.com/devicegroup1_id" not in pair.wire["attributes"]
+    assert "resource.kubernetes.io/numaNode" in pair.wire["attributes"]
+    assert "resource.kubernetes.io/numaNode" not in half.wire["attributes"]
+    assert "resource.aws.com/devicegroup4_id" not in half.wire["attributes"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_on_every_size_a_type_has_one_set_of_attributes(size: str) -> None:
+    """But for what a group has to have in common: a selector on it must read it as optional."""
+    for lnc in (1, 2):
+        for device in sized(size, lnc):
+            told = set(device.wire["attributes"])
+            extra = {key for key in told if "/" in key}
+            assert told - extra == (CORE_KEYS if device.part else CHIP_KEYS)
+            assert not (device.part and extra)
+            assert "capacity" in device.wire
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_on_every_size_names_and_physical_cores_add_up(size: str) -> None:
+    machine = nominal(SIZES[size])
+    for lnc in range(1, machine.chips[0].max_lnc + 1):
+        found = devices(machine, lnc=lnc)
+        assert len({device.name for device in found}) == len(found)
+        assert all(device.name.endswith(f"-lnc{lnc}") is (machine.chips[0].max_lnc > 1) for device in found)
+        for device in found:
+            assert device.chips == tuple(range(device.chips[0], device.chips[0] + len(device.chips)))
+            assert len(physical_cores(device)) == device.cores * lnc
+            assert from_wire(device.wire) == device
+            if not device.part:
+                assert value(device, "physicalCores") == device.cores * lnc
+
+
+def test_the_order_is_one_key(machine: MakeMachine) -> None:
+    """Cores ascending, runs after them, chips and groups descending behind."""
+    found = devices(machine(chips=2, cores=4, architecture="NCv1"))
+    mixed = random.Random(1).sample(found, len(found))
+    assert mixed != list(found)
+    assert sorted(mixed, key=publishing_order) == list(found)
+    kinds = [device.type for device in found]
+    assert kinds == sorted(kinds, key=[DeviceType.CORE, DeviceType.CORE_RUN, DeviceType.CHIP].index)

@@ -6,7 +6,6 @@ them, not with the code under test.
 
 import json
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,15 +14,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dra_driver.inventory import limits
+from dra_driver.inventory.classes import sized_classes
 from dra_driver.inventory.devices import DeviceType, devices, from_wire, physical_cores
+from dra_driver.inventory.offer import Offer, Runs
 from dra_driver.inventory.slices import Layout, Pool, slice_name
+from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
+from dra_driver.simulator.nominal import nominal
 
 Wire = dict[str, Any]
 Build = Callable[..., list[Wire]]
 
 LNC = st.sampled_from([1, 2])
 COUNTED = Layout(37)
+OFFERS = st.builds(
+    Offer,
+    types=st.just(frozenset(DeviceType)) | st.frozensets(st.sampled_from(DeviceType)),
+    core_counts=st.just(()) | st.sets(st.sampled_from([1, 2, 4])),
+    chip_counts=st.just(()) | st.sets(st.sampled_from([1, 2, 4, 8])),
+    chips_with_cores=st.none() | st.integers(0, 8),
+    runs=st.sampled_from(Runs),
+)
+COUNTED_LAYOUTS = st.sampled_from([COUNTED, Layout(35), Layout(34)])
 LAYOUTS = st.sampled_from(
     [
         COUNTED,
@@ -48,15 +60,18 @@ def number(device: Mapping[str, Any], key: str) -> int:
 
 def covers(device: Mapping[str, Any]) -> set[tuple[int, int]]:
     """(chip, core at LNC 1) pairs, from what the device says of itself."""
-    lnc, chip, first = (number(device, key) for key in ("logicalNeuronCore", "index", "firstCore"))
-    return {(chip, core) for core in range(first * lnc, (first + number(device, "cores")) * lnc)}
+    lnc, chip, first, chips = (number(device, key) for key in ("logicalNeuronCore", "index", "firstCore", "chips"))
+    each = number(device, "cores") // chips
+    assert each * chips == number(device, "cores")
+    cores = range(first * lnc, (first + each) * lnc)
+    return {(chip + more, core) for more in range(chips) for core in cores}
 
 
 class Ledger:
     """The counters of a pool, kept as a scheduler keeps them."""
 
     def __init__(self, found: Iterable[Wire]) -> None:
-        self.left: Counter[tuple[str, str]] = Counter()
+        self.left: dict[tuple[str, str], int] = {}
         for item in found:
             for entry in item["spec"].get("sharedCounters", []):
                 for name, counter in entry["counters"].items():
@@ -66,17 +81,16 @@ class Ledger:
         return all(self.left[counter] >= value for counter, value in self.draws(device).items())
 
     def take(self, device: Mapping[str, Any]) -> None:
-        self.left.subtract(self.draws(device))
+        for counter, value in self.draws(device).items():
+            self.left[counter] -= value
 
     @staticmethod
-    def draws(device: Mapping[str, Any]) -> Counter[tuple[str, str]]:
-        return Counter(
-            {
-                (entry["counterSet"], name): int(counter["value"])
-                for entry in device.get("consumesCounters", [])
-                for name, counter in entry["counters"].items()
-            }
-        )
+    def draws(device: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+        return {
+            (entry["counterSet"], name): int(counter["value"])
+            for entry in device.get("consumesCounters", [])
+            for name, counter in entry["counters"].items()
+        }
 
 
 def allocate(found: Sequence[Wire], dice: random.Random, taken: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
@@ -106,20 +120,43 @@ def any_machine(machines: st.SearchStrategy[Machine]) -> st.SearchStrategy[Machi
     return machines
 
 
-@QUICK
-@given(data=st.data(), lnc=LNC)
-def test_no_two_devices_that_overlap_fit_the_counters(
-    data: st.DataObject, lnc: int, slices: Build, any_machine: st.SearchStrategy[Machine]
-) -> None:
+def overlapping_pairs_that_fit(found: Sequence[Wire]) -> list[tuple[str, str]]:
     """A set that fits and overlaps contains such a pair, and the pair alone fits too."""
-    found = slices(data.draw(any_machine), lnc=lnc)
-    names = listed(found)
-    for position, first in enumerate(names):
-        ledger = Ledger(found)
-        assert ledger.fits(first)
-        ledger.take(first)
-        for second in names[position + 1 :]:
-            assert not (covers(first) & covers(second) and ledger.fits(second))
+    left = Ledger(found).left
+    rows = [(device["name"], covers(device), Ledger.draws(device)) for device in listed(found)]
+    for name, _, draws in rows:
+        assert all(left[counter] >= value for counter, value in draws.items()), f"{name} alone doesn't fit"
+    return [
+        (name, other)
+        for position, (name, cores, draws) in enumerate(rows)
+        for other, others, more in rows[position + 1 :]
+        if not cores.isdisjoint(others)
+        and all(left[counter] >= draws.get(counter, 0) + more.get(counter, 0) for counter in draws.keys() | more.keys())
+    ]
+
+
+@pytest.mark.parametrize("minor", [34, 37])
+@pytest.mark.parametrize("size", SIZES)
+def test_on_no_size_two_devices_that_overlap_fit_the_counters(slices: Build, size: str, minor: int) -> None:
+    """All pairs, at each LNC, with core runs everywhere."""
+    machine = nominal(SIZES[size])
+    for lnc in range(1, machine.chips[0].max_lnc + 1):
+        found = slices(machine, lnc=lnc, layout=Layout(minor), offer=Offer(runs=Runs.ON))
+        assert len(listed(found)) > 1
+        assert overlapping_pairs_that_fit(found) == []
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC, offer=OFFERS, layout=COUNTED_LAYOUTS)
+def test_no_two_devices_that_overlap_fit_the_counters(
+    data: st.DataObject,
+    lnc: int,
+    offer: Offer,
+    layout: Layout,
+    slices: Build,
+    any_machine: st.SearchStrategy[Machine],
+) -> None:
+    assert overlapping_pairs_that_fit(slices(data.draw(any_machine), lnc=lnc, offer=offer, layout=layout)) == []
 
 
 @QUICK
@@ -144,17 +181,77 @@ def test_what_is_held_excludes_what_overlaps_after_any_change(
     slices: Build,
     any_machine: st.SearchStrategy[Machine],
 ) -> None:
+    """Of hardware, LNC, offer and server."""
     machine = data.draw(any_machine)
-    published = slices(machine, lnc=before, layout=data.draw(LAYOUTS))
+    published = slices(machine, lnc=before, layout=data.draw(LAYOUTS), offer=data.draw(OFFERS))
     taken = [device for device in allocate(published, dice) if dice.random() < 0.4]
     held = {device["name"]: device for device in taken}
     left = Machine(tuple(chip for chip in machine.chips if dice.random() < 0.7), machine.instance_type, "2.31.7.0")
-    now = slices(left, lnc=after, layout=COUNTED, held=held)
+    now = slices(left, lnc=after, layout=data.draw(COUNTED_LAYOUTS), held=held, offer=data.draw(OFFERS))
     shown = {device["name"]: device for device in listed(now)}
     assert held.keys() <= shown.keys()
     for name, device in held.items():
-        assert shown[name] == {"consumesCounters": shown[name]["consumesCounters"]} | device
+        assert {**shown[name], "consumesCounters": 0} == {**device, "consumesCounters": 0}
+    assert_no_counter_is_short(now, [shown[name] for name in held])
     assert_disjoint(allocate(now, dice, taken=[shown[name] for name in held]))
+
+
+def assert_no_counter_is_short(found: Sequence[Wire], taken: Iterable[Mapping[str, Any]]) -> None:
+    """One counter below zero blocks the whole pool."""
+    ledger = Ledger(found)
+    for device in taken:
+        ledger.take(device)
+    assert min(ledger.left.values(), default=0) >= 0
+
+
+@QUICK
+@given(data=st.data(), before=LNC, dice=st.randoms(use_true_random=False))
+def test_held_runs_keep_their_counters_where_there_is_room_for_them(
+    data: st.DataObject, before: int, dice: random.Random, slices: Build, any_machine: st.SearchStrategy[Machine]
+) -> None:
+    """As published: so that what is compared with the API doesn't change while it is held."""
+    machine = data.draw(any_machine)
+    published = listed(slices(machine, lnc=before, offer=Offer(runs=Runs.ON)))
+    runs = [d for d in published if d["attributes"]["type"]["string"] == "core-run" and dice.random() < 0.4]
+    held = {device["name"]: device for device in runs}
+    now = listed(slices(machine, lnc=before, held=held, offer=Offer(runs=Runs.OFF)))
+    assert [device for device in now if device["name"] in held] == runs
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC, dice=st.randoms(use_true_random=False))
+def test_held_runs_exclude_their_cores_on_an_old_server_too(
+    data: st.DataObject, lnc: int, dice: random.Random, slices: Build, any_machine: st.SearchStrategy[Machine]
+) -> None:
+    """There they have the count of the chip only, which can't tell which cores are taken."""
+    machine = data.draw(any_machine)
+    published = allocate(
+        slices(machine, lnc=lnc, offer=Offer(types=frozenset({DeviceType.CORE_RUN}), runs=Runs.ON)), dice
+    )
+    held = {device["name"]: device for device in published if dice.random() < 0.5}
+    now = slices(machine, lnc=lnc, held=held, layout=Layout(34))
+    shown = {device["name"]: device for device in listed(now)}
+    assert_no_counter_is_short(now, [shown[name] for name in held])
+    assert_disjoint(allocate(now, dice, taken=[shown[name] for name in held]))
+
+
+@QUICK
+@given(data=st.data(), lnc=LNC, offer=OFFERS, layout=LAYOUTS)
+def test_an_offer_is_less_and_never_another_meaning(
+    data: st.DataObject,
+    lnc: int,
+    offer: Offer,
+    layout: Layout,
+    slices: Build,
+    any_machine: st.SearchStrategy[Machine],
+) -> None:
+    machine = data.draw(any_machine)
+    everything = {device.name: device.wire for device in devices(machine, lnc=lnc)}
+    found = listed(slices(machine, lnc=lnc, offer=offer, layout=layout))
+    for device in found:
+        assert device["attributes"] == everything[device["name"]]["attributes"]
+    for each in sized_classes():
+        assert len({device["attributes"]["type"]["string"] for device in found if each.selects(device)}) <= 1
 
 
 @QUICK
@@ -179,17 +276,20 @@ def test_without_counters_nothing_listed_overlaps_anything_listed_or_held(
 
 
 @QUICK
-@given(data=st.data(), lnc=LNC, layout=LAYOUTS)
+@given(data=st.data(), lnc=LNC, layout=LAYOUTS, offer=OFFERS)
 def test_the_rules_of_the_api(
-    data: st.DataObject, lnc: int, layout: Layout, slices: Build, any_machine: st.SearchStrategy[Machine]
+    data: st.DataObject,
+    lnc: int,
+    layout: Layout,
+    offer: Offer,
+    slices: Build,
+    any_machine: st.SearchStrategy[Machine],
 ) -> None:
     """BC-017, BC-018, BC-019: sizes, names and keys."""
-    found = slices(data.draw(any_machine), lnc=lnc, layout=layout)
+    found = slices(data.draw(any_machine), lnc=lnc, layout=layout, offer=offer)
     for item in found:
-        spec = item["spec"]
-        assert ("devices" in spec) != ("sharedCounters" in spec)
-        assert 1 <= len(spec.get("devices", [0])) <= 64
-        assert spec["pool"]["resourceSliceCount"] == len(found)
+        check_layout(item["spec"], layout)
+        assert item["spec"]["pool"]["resourceSliceCount"] == len(found)
     assert [item["metadata"]["name"] for item in found] == sorted(item["metadata"]["name"] for item in found)
     names = [device["name"] for device in listed(found)]
     assert len(set(names)) == len(names)
@@ -198,10 +298,27 @@ def test_the_rules_of_the_api(
         check_entries(device)
 
 
+def check_layout(spec: Wire, layout: Layout) -> None:
+    devices, sets = spec.get("devices"), spec.get("sharedCounters")
+    counted = [len(entry["counters"]) for entry in sets or []]
+    if layout.combined:
+        assert len(devices or []) <= 128
+        assert sum(counted) <= 32
+        assert sum(len(Ledger.draws(device)) for device in devices or []) <= 1024
+        return
+    assert (devices is None) != (sets is None)
+    assert 1 <= len(devices or [0]) <= 64
+    assert len(counted) <= 8
+    assert max(counted, default=1) <= 32
+
+
 def check_entries(device: Wire) -> None:
     keys = [*device["attributes"], *device.get("capacity", {})]
     assert len(keys) <= 32
-    assert all(limits.IDENTIFIER.fullmatch(key) for key in keys)  # all bare: none of them twice (BC-019)
+    names = [key.rpartition("/") for key in keys]
+    assert all(limits.IDENTIFIER.fullmatch(name) for _, _, name in names)
+    assert {domain for domain, _, _ in names} <= {"", "resource.kubernetes.io", "resource.aws.com"}
+    assert len({name for _, _, name in names}) == len(keys)  # none of them twice (BC-019)
     for entry in device["attributes"].values():
         [value] = entry.values()
         assert isinstance(value, int) or len(value.encode()) <= 64
@@ -209,13 +326,20 @@ def check_entries(device: Wire) -> None:
 
 
 @QUICK
-@given(data=st.data(), lnc=LNC)
-def test_every_counter_that_is_drawn_on_is_there(
-    data: st.DataObject, lnc: int, slices: Build, any_machine: st.SearchStrategy[Machine]
+@given(data=st.data(), lnc=LNC, layout=COUNTED_LAYOUTS, offer=OFFERS)
+def test_every_counter_that_is_there_is_drawn_on_and_the_other_way_round(
+    data: st.DataObject,
+    lnc: int,
+    layout: Layout,
+    offer: Offer,
+    slices: Build,
+    any_machine: st.SearchStrategy[Machine],
 ) -> None:
-    found = slices(data.draw(any_machine), lnc=lnc)
-    ledger = Ledger(found)
-    assert all(ledger.left[counter] > 0 for device in listed(found) for counter in Ledger.draws(device))
+    """One that is missing makes the pool invalid; one too many is looked at for each device."""
+    found = slices(data.draw(any_machine), lnc=lnc, layout=layout, offer=offer)
+    left = Ledger(found).left
+    assert left.keys() == {counter for device in listed(found) for counter in Ledger.draws(device)}
+    assert min(left.values(), default=1) > 0
 
 
 @QUICK

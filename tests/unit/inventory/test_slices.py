@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from dra_driver.inventory.devices import DeviceType, InventoryError, devices, totals
+from dra_driver.inventory.offer import Offer, Runs
 from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build, slice_name
+from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
+from dra_driver.simulator.nominal import nominal
 
 Wire = dict[str, Any]
 Build = Callable[..., list[Wire]]
@@ -104,9 +107,19 @@ def test_counters_stand_in_the_order_of_chips(machine: MakeMachine, slices: Buil
 
 
 def test_more_chips_than_a_counter_set_takes(machine: MakeMachine, slices: Build) -> None:
-    assert len(counters(slices(machine(chips=32)))["chips"]) == 32
-    with pytest.raises(InventoryError, match="33 counters in set 'chips', the API takes 32"):
-        slices(machine(chips=33))
+    assert {name: len(entry) for name, entry in counters(slices(machine(chips=32))).items()} == {"chips": 32}
+    found = slices(machine(chips=33))
+    assert {name: len(entry) for name, entry in counters(found).items()} == {"chips": 32, "chips-1": 1}
+    chip = next(device for device in listed(found) if device["name"] == "chip-32")
+    assert chip["consumesCounters"] == [{"counterSet": "chips-1", "counters": {"chip-32": {"value": "2"}}}]
+
+
+def test_more_counter_sets_than_a_slice_takes(machine: MakeMachine, slices: Build) -> None:
+    """28 chips of four cores: seven sets of cores and that of the chips are eight; one chip more is a ninth."""
+    for chips, sets in ((28, [8]), (29, [8, 1])):
+        found = slices(machine(chips=chips, cores=4, architecture="NCv1"))
+        assert [len(item["spec"]["sharedCounters"]) for item in found if "sharedCounters" in item["spec"]] == sets
+        assert len({entry for item in found for entry in counters([item])}) == sum(sets)
 
 
 def test_the_order_of_the_input_means_nothing(machine: MakeMachine, slices: Build) -> None:
@@ -135,12 +148,6 @@ def test_without_counters_there_are_chips_only(machine: MakeMachine, slices: Bui
 
 def test_without_counters_cores_may_be_chosen_instead(machine: MakeMachine, slices: Build) -> None:
     assert names(slices(machine(chips=2), layout=CORES_ONLY)) == ["core-0-0", "core-0-1", "core-1-0", "core-1-1"]
-
-
-def test_before_1_35_one_granularity_is_listed(machine: MakeMachine, slices: Build) -> None:
-    assert not Layout(34).counted
-    assert Layout(35).counted
-    assert slices(machine(), layout=Layout(34)) == slices(machine(), layout=NO_COUNTERS)
 
 
 @pytest.mark.parametrize("granularity", [DeviceType.CORE_RUN, DeviceType.CHIP_GROUP])
@@ -193,13 +200,13 @@ def test_what_was_published_without_counters_draws_on_them_once_they_hold(machin
     assert slices(hardware, held=held) == slices(hardware)
 
 
-def test_other_counter_sets_of_held_devices_stay(machine: MakeMachine, slices: Build) -> None:
-    """One reference to a counter that isn't there makes the whole pool invalid."""
-    held = {name: dict(wire) for name, wire in held_of(machine(), "core-0-1").items()}
-    entry = {"counterSet": "cores-0", "counters": {"core-0-1": {"value": "1"}}}
-    held["core-0-1"]["consumesCounters"] = [*held["core-0-1"]["consumesCounters"], entry]
-    found = slices(machine(), held=held)
-    assert counters(found) == {"chips": {"chip-0": "2"}, "cores-0": {"core-0-1": "1"}}
+@pytest.mark.parametrize(
+    "entry", [{"counterSet": "cores", "counters": {"x": {"value": "1"}}}, {}, {"counterSet": "chips", "counters": None}]
+)
+def test_what_a_held_device_draws_follows_from_what_it_covers(machine: MakeMachine, slices: Build, entry: Wire) -> None:
+    """Whatever its record says: one reference to a counter that isn't there makes the whole pool invalid."""
+    held = {name: dict(wire) | {"consumesCounters": [entry]} for name, wire in held_of(machine(), "chip-0").items()}
+    assert slices(machine(), held=held) == slices(machine())
 
 
 def test_a_counter_is_never_below_what_is_held(machine: MakeMachine, slices: Build) -> None:
@@ -207,13 +214,125 @@ def test_a_counter_is_never_below_what_is_held(machine: MakeMachine, slices: Bui
     assert counters(slices(machine(cores=2), held=held)) == {"chips": {"chip-0": "8"}}
 
 
-@pytest.mark.parametrize(
-    "entry", [{"counterSet": "chips"}, {}, {"counterSet": "chips", "counters": {"chip-0": {"value": "x"}}}]
-)
-def test_unreadable_counters_of_a_held_device(machine: MakeMachine, slices: Build, entry: Wire) -> None:
-    held = {name: dict(wire) | {"consumesCounters": [entry]} for name, wire in held_of(machine(), "chip-0").items()}
-    with pytest.raises(InventoryError, match="device 'chip-0' draws on unreadable counters"):
-        slices(machine(), held=held)
+# Core runs
+
+
+def four(machine: MakeMachine, chips: int = 1) -> Machine:
+    return machine(chips=chips, cores=4, architecture="NCv1", instance_type="")
+
+
+def test_where_runs_are_listed_each_core_has_a_counter_of_its_own(machine: MakeMachine, slices: Build) -> None:
+    found = slices(four(machine))
+    assert names(found) == [*(f"core-0-{core}" for core in range(4)), "cores-0-0-2", "cores-0-2-2", "chip-0"]
+    assert counters(found) == {"chips": {"chip-0": "4"}, "cores-0": {f"core-0-{core}": "1" for core in range(4)}}
+    draws = {device["name"]: device["consumesCounters"] for device in listed(found)}
+    assert draws["core-0-1"] == [
+        {"counterSet": "chips", "counters": {"chip-0": {"value": "1"}}},
+        {"counterSet": "cores-0", "counters": {"core-0-1": {"value": "1"}}},
+    ]
+    assert draws["cores-0-2-2"] == [
+        {"counterSet": "chips", "counters": {"chip-0": {"value": "2"}}},
+        {"counterSet": "cores-0", "counters": {"core-0-2": {"value": "1"}, "core-0-3": {"value": "1"}}},
+    ]
+    assert draws["chip-0"] == [{"counterSet": "chips", "counters": {"chip-0": {"value": "4"}}}]
+
+
+def test_where_no_runs_are_listed_there_are_chips_counters_only(machine: MakeMachine, slices: Build) -> None:
+    found = slices(four(machine), offer=Offer(runs=Runs.OFF))
+    assert counters(found) == {"chips": {"chip-0": "4"}}
+    assert all(len(device["consumesCounters"]) == 1 for device in listed(found))
+
+
+def test_a_set_of_cores_is_of_four_chips(machine: MakeMachine, slices: Build) -> None:
+    found = counters(slices(machine(chips=6, cores=8, architecture="NCv2")))
+    assert {name: len(entry) for name, entry in found.items()} == {"chips": 6, "cores-0": 32, "cores-1": 16}
+    assert list(found["cores-1"])[:2] == ["core-4-0", "core-4-1"]
+
+
+def test_chips_of_more_cores_are_fewer_in_a_set(machine: MakeMachine, slices: Build) -> None:
+    """9 cores: three chips make 27 counters, four would make 36."""
+    found = counters(slices(machine(chips=4, cores=9)))
+    assert {name: len(entry) for name, entry in found.items()} == {"chips": 4, "cores-0": 27, "cores-1": 9}
+
+
+def test_cores_that_no_set_can_count_are_not_in_runs(machine: MakeMachine, slices: Build) -> None:
+    for cores, sets in ((32, {"chips", "cores-0"}), (33, {"chips"})):
+        assert set(counters(slices(machine(cores=cores)))) == sets
+
+
+def test_a_held_run_stays_with_its_counters_though_runs_are_off(machine: MakeMachine, slices: Build) -> None:
+    hardware = four(machine, chips=2)
+    held = held_of(hardware, "cores-1-2-2")
+    found = slices(hardware, held=held, offer=Offer(runs=Runs.OFF))
+    assert [name for name in names(found) if name.startswith("cores-")] == ["cores-1-2-2"]
+    assert counters(found)["cores-0"] == {f"core-1-{core}": "1" for core in range(4)}
+    draws = {device["name"]: len(device["consumesCounters"]) for device in listed(found)}
+    assert (draws["core-0-3"], draws["core-1-0"], draws["core-1-3"]) == (1, 2, 2)
+
+
+def test_a_core_that_was_held_before_runs_were_on_excludes_them(machine: MakeMachine, slices: Build) -> None:
+    """Its record knows of no core's counter."""
+    hardware = four(machine)
+    held = held_of(hardware, "core-0-3")
+    assert len(held["core-0-3"]["consumesCounters"]) == 1
+    [core] = [device for device in listed(slices(hardware, held=held)) if device["name"] == "core-0-3"]
+    assert core["consumesCounters"][1] == {"counterSet": "cores-0", "counters": {"core-0-3": {"value": "1"}}}
+
+
+# Chip groups
+
+
+def row(machine: MakeMachine, chips: int = 4) -> Machine:
+    """The first chips of a trn1.32xlarge."""
+    del machine
+    whole = nominal(SIZES["trn1.32xlarge"])
+    return Machine(whole.chips[:chips], whole.instance_type, whole.driver_version)
+
+
+def test_a_group_draws_all_of_each_of_its_chips(machine: MakeMachine, slices: Build) -> None:
+    found = slices(row(machine))
+    assert names(found)[8:] == ["chip-3", "chip-2", "chip-1", "chip-0", "chips-2-2", "chips-0-2", "chips-0-4"]
+    assert listed(found)[-1]["consumesCounters"] == [
+        {"counterSet": "chips", "counters": {f"chip-{chip}": {"value": "2"} for chip in range(4)}}
+    ]
+
+
+def test_bc085_a_held_group_stays_listed_when_a_chip_of_it_goes(machine: MakeMachine, slices: Build) -> None:
+    held = held_of(row(machine), "chips-0-4")
+    found = slices(row(machine, chips=3), held=held)
+    assert names(found)[-1] == "chips-0-4"
+    assert listed(found)[-1] == held["chips-0-4"]
+    assert "chip-3" not in names(found)
+    assert counters(found) == {"chips": {f"chip-{chip}": "2" for chip in range(4)}}
+
+
+def test_a_held_group_stays_listed_when_the_offer_has_none(machine: MakeMachine, slices: Build) -> None:
+    held = held_of(row(machine), "chips-2-2")
+    found = slices(row(machine), held=held, offer=Offer(types=frozenset({DeviceType.CORE}), chips_with_cores=1))
+    assert names(found) == ["core-0-0", "core-0-1", "chips-2-2"]
+    assert counters(found) == {"chips": {"chip-0": "2", "chip-2": "2", "chip-3": "2"}}
+
+
+def test_without_counters_a_held_group_keeps_all_its_chips_from_being_listed(
+    machine: MakeMachine, slices: Build
+) -> None:
+    hardware = row(machine)
+    held = held_of(hardware, "chips-0-2")
+    assert names(slices(hardware, layout=NO_COUNTERS, held=held)) == ["chip-3", "chip-2"]
+
+
+# LNC
+
+
+def test_a_held_group_of_another_lnc_excludes_its_chips_by_counters(slices: Build) -> None:
+    hardware = nominal(SIZES["trn2.48xlarge"])
+    held = held_of(hardware, "chips-4-4-lnc2", lnc=2)
+    found = slices(hardware, lnc=1, held=held)
+    shown = {device["name"]: device for device in listed(found)}
+    assert shown["chips-4-4-lnc2"] == held["chips-4-4-lnc2"]
+    assert "chips-4-4-lnc1" in shown
+    assert not [name for name in shown if name.startswith("core-5-")]
+    assert counters(found)["chips"]["chip-5"] == "8"
 
 
 def test_a_held_device_at_another_lnc_keeps_its_cores_from_being_listed(machine: MakeMachine, slices: Build) -> None:

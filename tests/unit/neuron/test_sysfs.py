@@ -24,6 +24,7 @@ CAPTURE = {
     "sys/devices/virtual/neuron_device/neuron0/info/architecture/instance_type": b"Trn1\n",
     "sys/devices/virtual/neuron_device/neuron0/info/architecture/device_name": b"Trainium1\n",
     "sys/devices/virtual/neuron_device/neuron0/neuron_core0/info/architecture/arch_type": b"NCv2\n",
+    "sys/devices/virtual/neuron_device/neuron0/neuron_core1/info/architecture/arch_type": b"NCv2\n",
     "proc/devices": b"Character devices:\n  1 mem\n243 neuron\n246 nvme-generic\n\nBlock devices:\n259 blkext\n",
 }
 
