@@ -14,13 +14,14 @@ class Snapshot:
 
     machine: Machine
     devices: Mapping[str, Device]
+    lnc: int = 1  # of its devices, where the hardware knows more than one
 
 
 class Hardware(Protocol):
     """The machine as the driver last scanned it, and two questions to sysfs itself."""
 
     def snapshot(self) -> Snapshot:
-        """The last scan, all of one moment."""
+        """The last scan, all of one moment, at the node's LNC as this instance saw it last."""
 
     def changed(self, chip: Chip) -> str | None:
         """What sysfs says otherwise of the chip now (device number, serial, gone); None when it still holds."""

@@ -41,7 +41,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname().lower())
     parser.add_argument("--node-uid", metavar="U", help="the Node's UID, for the owner reference")
     parser.add_argument("--driver-name", metavar="D", default=DRIVER_NAME)
-    parser.add_argument("--lnc", type=int, choices=(1, 2), default=1, help="logical NeuronCore configuration")
+    parser.add_argument("--lnc", type=int, choices=(1, 2), help="logical NeuronCore configuration (default: the runtime's)")
     parser.add_argument("--server-version", type=_minor, metavar="1.M", default="1.37", help="1.34 or later")
     parser.add_argument(
         "--without-counters", action="store_true", help="as for an API server that drops shared counters"
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     offer = load_offer(args, os.environ)
     try:
         machine = _machine(args)
+        args.lnc = args.lnc or lnc.default(machine)
         found, told = _slices(args, machine, offer)
         text = _table(args, machine, summarise(found)) if args.output == "table" else _render(_list(found), args.output)
     except CoresliceError as error:
