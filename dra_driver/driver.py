@@ -116,6 +116,7 @@ class Driver:
         )
         self._stopping = threading.Event()
         self._scanner = threading.Thread(target=self._scan, name="scan", daemon=True)
+        self._looked_at = self._hardware.snapshot()
         self._orphans_reported = False
 
     def run(self, until_the_end: Callable[[], object]) -> None:
@@ -159,6 +160,7 @@ class Driver:
         except Refusal as refusal:
             raise CoresliceError(f"can't start: {refusal.detail}") from refusal
         self._settle_lnc()
+        self._looked_at = self._hardware.snapshot()
 
     def _serve_those_who_look(self) -> None:
         if self._settings.healthcheck_port >= 0:
@@ -266,13 +268,12 @@ class Driver:
 
     def _look_around(self) -> None:
         """Hardware, readiness told when it changes, records that are damaged or of earlier boots."""
-        before = self._hardware.snapshot()
         self._hardware.rescan()
         self._settle_lnc()
-        if self._hardware.snapshot() is not before:
-            self._plugin.health_changed()
-        if self._publishing.outdated():
+        if (snapshot := self._hardware.snapshot()) is not self._looked_at:  # by whomever it was changed
+            self._looked_at = snapshot
             self._publisher.poke()
+            self._plugin.health_changed()
         self._readiness.tell()
         self._findings.tell()
         self._free_orphans()

@@ -107,7 +107,7 @@ class NodeHardware:
 
     def _cut(self, machine: Machine) -> Snapshot:
         lnc = self._lnc(machine)
-        return Snapshot(machine, {device.name: device for device in devices(machine, lnc=lnc)}, lnc)
+        return Snapshot(machine, {device.name: device for device in devices(machine, lnc=lnc)})
 
     def _report(self, before: Machine) -> None:
         machine = self.machine()

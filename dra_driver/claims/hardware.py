@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from dra_driver.inventory.devices import Device
@@ -14,7 +15,11 @@ class Snapshot:
 
     machine: Machine
     devices: Mapping[str, Device]
-    lnc: int = 1  # of its devices, where the hardware knows more than one
+
+    @cached_property
+    def lnc(self) -> int:
+        """What its devices were cut at; 1 without any, and on hardware that knows nothing else."""
+        return max((device.lnc for device in self.devices.values()), default=1)
 
 
 class Hardware(Protocol):

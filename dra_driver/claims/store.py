@@ -73,9 +73,7 @@ class RecordStore:
         return [entry for _, entry in self._cache.values() if isinstance(entry, Damaged)]
 
     def lnc(self) -> InForce | None:
-        """The node's LNC in force; None where none was settled, or what was can't be read. With and without the lock
-        as `records`.
-        """
+        """The node's LNC in force, as `records`; None where none was settled, or what was can't be read."""
         known = self._lnc
         return known[1] if known else None
 

@@ -16,6 +16,7 @@ from dra_driver.inventory.devices import DeviceType, devices, totals
 from dra_driver.inventory.offer import Offer
 from dra_driver.inventory.slices import Layout, NodeOwner, Note, Pool, build, notes
 from dra_driver.inventory.summary import SCAN_COST, Summary, summarise
+from dra_driver.neuron import lnc
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
 from dra_driver.neuron.sysfs import read_machine
@@ -41,7 +42,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname().lower())
     parser.add_argument("--node-uid", metavar="U", help="the Node's UID, for the owner reference")
     parser.add_argument("--driver-name", metavar="D", default=DRIVER_NAME)
-    parser.add_argument("--lnc", type=int, choices=(1, 2), help="logical NeuronCore configuration (default: the runtime's)")
+    parser.add_argument(
+        "--lnc", type=int, choices=(1, 2), help="logical NeuronCore configuration (default: the runtime's)"
+    )
     parser.add_argument("--server-version", type=_minor, metavar="1.M", default="1.37", help="1.34 or later")
     parser.add_argument(
         "--without-counters", action="store_true", help="as for an API server that drops shared counters"
