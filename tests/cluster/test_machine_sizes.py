@@ -35,8 +35,8 @@ MACHINES = [
     (
         "inf1.24xlarge",
         1,
-        "core cores-2 cores-4 cores-8 cores-12 cores-16 cores-24 cores-32 cores-64"
-        " chip chips-2 chips-4 chips-6 chips-8 chips-12 chips-16",
+        "core cores-2 cores-4 cores-8 cores-12 cores-16 cores-24 cores-32 cores-64 "
+        "chip chips-2 chips-4 chips-6 chips-8 chips-12 chips-16",
     ),
     ("trn1.32xlarge", 1, "core cores-2 cores-4 cores-8 cores-16 cores-32 chip chips-2 chips-4 chips-8 chips-16"),
 ]

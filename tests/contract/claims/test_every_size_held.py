@@ -13,6 +13,7 @@ from testbed.published import Shape, shapes
 from dra_driver.claims.allocation import decode
 from dra_driver.claims.hardware import Snapshot
 from dra_driver.claims.ledger import Boot, Ledger
+from dra_driver.claims.lnc import InForce
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.sharing import Planned, Planner
 from dra_driver.claims.specs import SpecDirectory
@@ -46,12 +47,21 @@ def snapshot(size: str, lnc: int) -> Snapshot:
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
-    """On real files; each test gives back what it holds."""
-    root = tmp_path_factory.mktemp("ledger")
-    store = RecordStore(root / "state")
-    yield Ledger(store, SpecDirectory(root / "cdi", driver=DRIVER), Unchanged(), Boot("boot", None))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("node")
+
+
+@pytest.fixture(scope="module")
+def store(folder: Path) -> Iterator[RecordStore]:
+    store = RecordStore(folder / "state")
+    yield store
     store.close()
+
+
+@pytest.fixture(scope="module")
+def ledger(folder: Path, store: RecordStore) -> Ledger:
+    """On real files; each test gives back what it holds."""
+    return Ledger(store, SpecDirectory(folder / "cdi", driver=DRIVER), Unchanged(), Boot("boot", None))
 
 
 @contextmanager
@@ -67,6 +77,12 @@ def given_back(ledger: Ledger) -> Iterator[None]:
 def planned(name: str, device: str, now: Snapshot, *, admin: bool = False) -> Planned:
     raw = claim(name, result(device, admin=admin), owner=f"pod-of-{name}")
     return Planner(now).alone(decode(raw, asked=ref(raw), driver=DRIVER, pool=POOL))
+
+
+def set_lnc(store: RecordStore, value: int) -> None:
+    """As if by hand: the driver itself changes it only while nothing is prepared."""
+    with store.locked():
+        store.save_lnc(InForce(value))
 
 
 def wanted(claim_ref: ClaimRef) -> None:
@@ -85,41 +101,56 @@ def cores_by_wire(device: Device) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("size", SIZES)
 @given(data=st.data())
 @settings(max_examples=15)
-def test_a_record_blocks_what_overlaps_and_nothing_else(size: str, ledger: Ledger, data: st.DataObject) -> None:
-    lncs = range(1, snapshot(size, 1).machine.chips[0].max_lnc + 1)
-    then, now = (snapshot(size, data.draw(st.sampled_from(lncs))) for _ in range(2))
+def test_a_record_blocks_what_overlaps_and_nothing_else(
+    size: str, store: RecordStore, ledger: Ledger, data: st.DataObject
+) -> None:
+    then, now = (snapshot(size, data.draw(st.sampled_from(lncs(size)))) for _ in range(2))
     held = data.draw(st.sampled_from(sorted(then.devices)))
     chips = then.devices[held].chips
     near = [name for name, device in now.devices.items() if set(device.chips) & {*chips, chips[0] - 1, chips[-1] + 1}]
     name = data.draw(st.sampled_from(near))
     admin = data.draw(st.sampled_from([(False, False)] * 6 + [(True, False), (False, True)]))
     overlap = not any(admin) and cores_by_wire(then.devices[held]) & cores_by_wire(now.devices[name])
+    set_lnc(store, then.lnc)
     with given_back(ledger):
         ledger.commit([planned("first", held, then, admin=admin[0])], wanted)
-        second = [planned("second", name, now, admin=admin[1])]
+        second = planned("second", name, now, admin=admin[1])
+        if now.lnc != then.lnc:
+            assert refused(ledger, second).reason is Reason.SCAN_OUTDATED
+            set_lnc(store, now.lnc)
         if not overlap:
-            assert ledger.commit(second, wanted).keys() == {"uid-second"}
+            assert ledger.commit([second], wanted).keys() == {"uid-second"}
             return
-        with pytest.raises(Refusal) as caught:
-            ledger.commit(second, wanted)
-        assert caught.value.reason is Reason.DEVICE_HELD
-        assert held in caught.value.detail
-        assert name in caught.value.detail
+        refusal = refused(ledger, second)
+        assert refusal.reason is Reason.DEVICE_HELD
+        assert held in refusal.detail
+        assert name in refusal.detail
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_held_core_blocks_its_run_chip_and_every_group_of_either_lnc(size: str, ledger: Ledger) -> None:
-    lncs = range(1, snapshot(size, 1).machine.chips[0].max_lnc + 1)
-    now = snapshot(size, lncs[-1])
+def test_a_held_core_blocks_its_run_chip_and_every_group_of_either_lnc(
+    size: str, store: RecordStore, ledger: Ledger
+) -> None:
+    now = snapshot(size, lncs(size)[-1])
     core = (now.machine.chips[-1].index, 0)
-    held = next(name for name in now.devices if core in cores_by_wire(now.devices[name]))
+    held = next(name for name, device in now.devices.items() if core in cores_by_wire(device))
+    set_lnc(store, now.lnc)
     with given_back(ledger):
         ledger.commit([planned("first", held, now)], wanted)
-        for lnc in lncs:
+        for lnc in lncs(size):
+            set_lnc(store, lnc)
             other = snapshot(size, lnc)
             over = [name for name, device in other.devices.items() if core in cores_by_wire(device)]
-            assert len(over) > 1, lnc
+            assert len(over) > 1
             for name in over:
-                with pytest.raises(Refusal) as caught:
-                    ledger.commit([planned("second", name, other)], wanted)
-                assert caught.value.reason is Reason.DEVICE_HELD
+                assert refused(ledger, planned("second", name, other)).reason is Reason.DEVICE_HELD
+
+
+def refused(ledger: Ledger, one: Planned) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        ledger.commit([one], wanted)
+    return caught.value
+
+
+def lncs(size: str) -> range:
+    return range(1, snapshot(size, 1).machine.max_lnc + 1)

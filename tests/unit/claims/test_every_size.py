@@ -5,7 +5,7 @@ The oracle reads device names and counts physical cores; a grant is read as the 
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -108,11 +108,15 @@ def used(edits: ContainerEdits, machine: Machine) -> Cores:
 
 @dataclass(frozen=True)
 class Asked:
-    """A pod of one call: claim → request → devices, container → (claim, request or None for all), claims left out."""
+    """A pod of one call: claim → request → devices, container → (claim, request or None for all).
+
+    Claims `left_out` of the call are prepared already.
+    """
 
     claims: Mapping[str, Mapping[str, Sequence[str]]]
     containers: Mapping[str, Sequence[tuple[str, str | None]]]
     left_out: frozenset[str] = field(default_factory=frozenset)
+    user_made: frozenset[str] = field(default_factory=frozenset)
 
     def gets(self, container: str) -> frozenset[tuple[str, str]]:
         """(claim, device) pairs."""
@@ -126,14 +130,14 @@ class Asked:
 
     def raw(self, name: str) -> dict[str, object]:
         results = [result(device, request) for request, found in self.claims[name].items() for device in found]
-        return claim(name, *results, owner="p")
+        return claim(name, *results, owner="" if name in self.user_made else "p", users=["p"])
 
     def raw_pod(self) -> dict[str, object]:
         uses = {
             container: [name if request is None else f"{name}/{request}" for name, request in named]
             for container, named in self.containers.items()
         }
-        return pod("p", uses, own=list(self.claims))
+        return pod("p", uses, own=[name for name in self.claims if name not in self.user_made])
 
 
 def ends_before(device: Device, machine: Machine) -> Core:
@@ -203,8 +207,9 @@ def recorded(asked: Asked, name: str, now: Snapshot) -> Record:
         HeldDevice(request, POOL, admin=False, serials=serials(one, now), device=one) for request, one in found
     )
     spec = SpecDirectory(Path("/nowhere"), driver=DRIVER).spec(f"uid-{name}", {})
-    owner = PodRef("p", "uid-p")
-    return Record(ref(asked.raw(name)), owner, (owner,), held, (f"uid-{name}",), "boot", spec)
+    user = PodRef("p", "uid-p")
+    owner = None if name in asked.user_made else user
+    return Record(ref(asked.raw(name)), owner, (user,), held, (f"uid-{name}",), "boot", spec)
 
 
 def refused(asked: Asked, wrong: Callable[[Iterable[str]], bool]) -> set[str]:
@@ -270,6 +275,26 @@ def test_every_container_gets_the_right_grant_or_its_claims_are_refused(shape: S
 @EVERY
 @SOME
 @given(data=st.data())
+def test_no_container_gets_the_wrong_grant_where_others_may_use_a_claim_too(shape: Shape, data: st.DataObject) -> None:
+    """Some claims are user-made, and some of those are prepared already: they say what they alone give."""
+    asked, now = data.draw(pods(shape)), look(shape)
+    user_made = data.draw(st.frozensets(st.sampled_from(list(asked.claims)), min_size=1))
+    asked = replace(asked, user_made=user_made, left_out=asked.left_out & user_made)
+    outcomes = plan(asked, now)
+    planned = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Planned)}
+    for container in asked.containers:
+        gets = asked.gets(container)
+        names = {name for name, _ in gets}
+        if not names & outcomes.keys() or not names - asked.left_out <= planned.keys():
+            continue  # nothing of it is in the call, or the pod doesn't run
+        assert len(names) == 1 or not names & user_made
+        expected = right((device for _, device in gets), shape, always_visible=False)
+        assert {str(said(planned[name].edits[device])) for name, device in gets} == {str(expected)}
+
+
+@EVERY
+@SOME
+@given(data=st.data())
 def test_what_is_only_watched_never_widens_what_the_runtime_takes(shape: Shape, data: st.DataObject) -> None:
     """Watched devices may be anybody's, and lie anywhere."""
     now = look(shape)
@@ -277,15 +302,15 @@ def test_what_is_only_watched_never_widens_what_the_runtime_takes(shape: Shape, 
     around = neighbourhood(own, shape)
     near = [name for name, device in now.devices.items() if around.intersection(device.chips)]
     watched = data.draw(st.lists(st.sampled_from(near), min_size=1, max_size=3))
-    try:
-        edits = grant.edits(
-            [now.devices[name] for name in own], now.machine, watched=[now.devices[name] for name in watched]
-        )
-    except Refusal as refusal:
-        assert refusal.reason is Reason.NOT_CONTIGUOUS
-        return
-    assert used(edits, now.machine) == {core for name in own for core in covered(name, shape)}
     chips = {chip for name in [*own, *watched] for chip, _ in covered(name, shape)}
+    seen = [now.devices[name] for name in watched]
+    if right(own, shape, always_visible=True) is None or max(chips) - min(chips) >= len(chips):
+        with pytest.raises(Refusal) as caught:
+            grant.edits([now.devices[name] for name in own], now.machine, watched=seen)
+        assert caught.value.reason is Reason.NOT_CONTIGUOUS
+        return
+    edits = grant.edits([now.devices[name] for name in own], now.machine, watched=seen)
+    assert used(edits, now.machine) == {core for name in own for core in covered(name, shape)}
     assert {node.minor for node in edits.device_nodes} == chips
 
 
