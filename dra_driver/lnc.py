@@ -27,7 +27,7 @@ _READ = 4096  # bytes of something that has 26
 
 @dataclass(frozen=True)
 class Wish:
-    """What is wished for, and where that is said; no value where it can't be understood, which `problem` tells."""
+    """What is wished for, and where that is said; no value for the default, and with a `problem` for nothing."""
 
     value: int | None
     source: str
@@ -46,7 +46,7 @@ class NodeLnc:
         self._wish = Wish(None, "")
         self._failed = ""  # why the newest wish can't be kept
         self._machine = Machine()
-        self._look_at_wish(self._machine)
+        self._look_at_wish(self._machine)  # so that the first scan is at it
 
     def in_force(self, machine: Machine) -> int:
         """As this instance saw it last; before anything is settled, the wish. Asks neither disk nor lock."""
@@ -59,7 +59,8 @@ class NodeLnc:
         """What would be in force if nothing were prepared."""
         if machine.max_lnc == 1:
             return 1
-        return self._wish.value or self.in_force(machine)
+        wish = self._wish
+        return self.in_force(machine) if wish.problem else wish.value or neuron_lnc.default(machine)
 
     def look(self, machine: Machine) -> None:
         """Read the wish again and bring it in force if that may be. What the disk refuses is tried at the next look."""
@@ -104,24 +105,24 @@ class NodeLnc:
             settle(self._store, self.wished(machine), self._number)
 
     def _look_at_wish(self, machine: Machine) -> None:
-        wish = _wish(self._setting, self._file, neuron_lnc.default(machine))
+        wish = _wish(self._setting, self._file)
         if wish.problem and wish != self._wish and machine.max_lnc > 1:
             log.warning("%s", wish.problem)
         self._wish = wish
 
 
-def _wish(setting: Lnc, file: Path, default: int) -> Wish:
+def _wish(setting: Lnc, file: Path) -> Wish:
     if setting is not Lnc.AUTO:
         return Wish(int(setting.value), "the setting --lnc")
     try:
         with file.open("rb") as opened:
-            text = opened.read(_READ).decode("ascii", errors="replace")
+            text = opened.read(_READ + 1).decode("ascii", errors="replace")
     except (FileNotFoundError, NotADirectoryError):
-        return Wish(default, f"the runtime's default, since there is no {file}")
+        return Wish(None, f"the runtime's default, since there is no {file}")
     except OSError as error:
         return _not_understood(file, error.strerror or str(error))
     lines = [line for line in text.splitlines() if line.strip()]
-    match = _LINE.fullmatch(lines[0]) if len(lines) == 1 else None
+    match = _LINE.fullmatch(lines[0]) if len(lines) == 1 and len(text) <= _READ else None
     return Wish(int(match[1]), f"the file {file}") if match else _not_understood(file, f"it says {text[:80]!r}")
 
 
