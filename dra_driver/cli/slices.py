@@ -12,9 +12,12 @@ from typing import Any
 
 from dra_driver.cli import lint
 from dra_driver.errors import CoresliceError
+from dra_driver.inventory.attributes import COMMON
 from dra_driver.inventory.devices import DeviceType, devices, totals
+from dra_driver.inventory.lint.repair import repair
+from dra_driver.inventory.lint.server import PARTITIONABLE
 from dra_driver.inventory.offer import Offer
-from dra_driver.inventory.slices import Layout, NodeOwner, Note, Pool, build, notes
+from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build, notes
 from dra_driver.inventory.summary import SCAN_COST, Summary, summarise
 from dra_driver.neuron import lnc
 from dra_driver.neuron.catalogue import SIZES
@@ -72,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"coreslice slices: {error}", file=sys.stderr)
         return FAILED
     print(text, end="")
-    for line in (*(f"problem: {each.path} {each.reason}" for each in machine.problems), *(each.text for each in told)):
+    for line in (*(f"problem: {each.path} {each.reason}" for each in machine.problems), *told):
         print(line, file=sys.stderr)
     return _verdict(machine, found)
 
@@ -99,7 +102,8 @@ def _minor(text: str) -> int:
     return int(match[1])
 
 
-def _slices(args: argparse.Namespace, machine: Machine, offer: Offer) -> tuple[list[Wire], Sequence[Note]]:
+def _slices(args: argparse.Namespace, machine: Machine, offer: Offer) -> tuple[list[Wire], Sequence[str]]:
+    """As they are sent, and what was left out of them or should be known."""
     granularity = DeviceType(args.granularity_without_counters.value)
     layout = Layout(args.server_version, not args.without_counters, granularity)
     found = devices(machine, lnc=args.lnc)
@@ -112,7 +116,9 @@ def _slices(args: argparse.Namespace, machine: Machine, offer: Offer) -> tuple[l
         offer=offer,
         owner=NodeOwner(args.node_name, args.node_uid) if args.node_uid else None,
     )
-    return built, notes(found, layout=layout, offer=offer)
+    repaired, faults = repair(built, layout.minor, features={PARTITIONABLE: layout.counters}, common=COMMON)
+    texts = [note.text for note in notes(found, layout=layout, offer=offer)]
+    return repaired, [*texts, *map(str, faults)]
 
 
 def _list(found: Sequence[Wire]) -> Wire:
