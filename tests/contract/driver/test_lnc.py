@@ -257,7 +257,10 @@ def test_without_counters_the_two_never_stand_beside_each_other(node: Node, gran
     node.rig.wait_events("LNCChangePending", NODE)
     node.rig.unprepare(ref)
     count = {"chip": 16, "core": CORES[1]}[granularity]
-    now = lambda: [name for name in node.names() if name.endswith("-lnc1")]  # noqa: E731
+
+    def now() -> list[str]:
+        return [name for name in node.names() if name.endswith("-lnc1")]
+
     eventually(lambda: len(now()) == count, "LNC 1 published", seen=node.names)
     assert observer.seen - {frozenset()} == {frozenset({"lnc2"}), frozenset({"lnc1"})}
 
