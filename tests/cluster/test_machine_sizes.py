@@ -1,9 +1,9 @@
 """Large machines on the real node: a pod for every class that the size promises, and what its container saw.
 
-All pods are there at once and end when they have said what they see: those that don't fit wait for the others.
+As many at once as have room beside each other; each ends when it has said what it sees.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -23,21 +23,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("nothing_held_after")
 Seen = dict[str, str]
 VISIBLE, LNC = "NEURON_RT_VISIBLE_CORES", "NEURON_LOGICAL_NC_CONFIG"
 SECONDS = 90.0
+EVEN = "chip chips-2 chips-4 chips-6 chips-8 chips-12"  # rings and lines; a torus has powers of two
 # Size, LNC, and the classes that it promises there.
 MACHINES = [
     ("trn2.48xlarge", 2, "core cores-4 cores-8 cores-16 cores-32 cores-64 chip chips-2 chips-4 chips-8 chips-16"),
     ("trn2.48xlarge", 1, "core cores-8 cores-16 cores-32 cores-64 cores-128 chip chips-2 chips-4 chips-8 chips-16"),
-    (
-        "inf2.48xlarge",
-        1,
-        "core cores-2 cores-4 cores-8 cores-12 cores-16 cores-24 chip chips-2 chips-4 chips-6 chips-8 chips-12",
-    ),
-    (
-        "inf1.24xlarge",
-        1,
-        "core cores-2 cores-4 cores-8 cores-12 cores-16 cores-24 cores-32 cores-64 "
-        "chip chips-2 chips-4 chips-6 chips-8 chips-12 chips-16",
-    ),
+    ("inf2.48xlarge", 1, f"core cores-2 cores-4 cores-8 cores-12 cores-16 cores-24 {EVEN}"),
+    ("inf1.24xlarge", 1, f"core cores-2 cores-4 cores-8 cores-12 cores-16 cores-24 cores-32 cores-64 {EVEN} chips-16"),
     ("trn1.32xlarge", 1, "core cores-2 cores-4 cores-8 cores-16 cores-32 chip chips-2 chips-4 chips-8 chips-16"),
 ]
 
@@ -76,6 +68,18 @@ def pod_of(device_class: str) -> list[Object]:
     ]
 
 
+def waves(chips: Mapping[str, int]) -> list[Sequence[str]]:
+    """Classes that fit together, large first, by how many chips each takes; a part counts as a chip."""
+    found: list[list[str]] = []
+    for name in sorted(chips, key=lambda each: -chips[each]):
+        room = (wave for wave in found if sum(chips[each] for each in [*wave, name]) <= max(chips.values()))
+        if wave := next(room, None):
+            wave.append(name)
+        else:
+            found.append([name])
+    return list(found)
+
+
 def line(size: str, lnc: int, device_class: str, saw: Seen) -> str:
     minors = [int(number.partition(":")[2]) for path, number in saw.items() if path.startswith("/dev/")]
     hosts = f"{min(minors)}" if len(minors) == 1 else f"{min(minors)}-{max(minors)}"
@@ -101,18 +105,19 @@ def test_every_class_of_the_size_is_granted_as_its_device_says(
     names = [f"neuron-{each}" for each in promised]
     assert list(published.promised) == names
     assert {device.lnc for device in published.devices.values()} == {lnc}
-    for name in reversed(names):
-        node.apply(*pod_of(name))
-    table = []
-    for name in reversed(names):
-        node.wait_pod(name, "Succeeded", timeout=SECONDS)
-        saw = seen(driver, name)
-        expected = [to_see(published.devices[each], driver.major, size) for each in published.promised[name]]
-        assert saw in expected, (name, saw)
-        table.append(line(size, lnc, name, saw))
+    table = {}
+    for together in waves({name: len(published.devices[found[0]].chips) for name, found in published.promised.items()}):
+        for name in together:
+            node.apply(*pod_of(name))
+        for name in together:
+            node.wait_pod(name, "Succeeded", timeout=SECONDS)
+            saw = seen(driver, name)
+            expected = [to_see(published.devices[each], driver.major, size) for each in published.promised[name]]
+            assert saw in expected, (name, saw)
+            table[name] = line(size, lnc, name, saw)
     with capsys.disabled():
         print("\nSIZE           LNC  CLASS             HOST CHIPS /dev/        VISIBLE_CORES  LOGICAL_NC_CONFIG")
-        print("\n".join(reversed(table)))
+        print("\n".join(table[name] for name in names))
 
 
 @pytest.mark.parametrize(
