@@ -56,6 +56,13 @@ def test_example(examples: Examples, name: str) -> None:
     OUTCOMES[name](examples)
 
 
+@pytest.mark.parametrize("name", sorted({name.partition("+")[0] for _, name in LARGE_OUTCOMES}))
+def test_example_for_large_machines_passes_the_policies(examples: Examples, name: str) -> None:
+    said = examples.apply(name, "--dry-run=server")
+    assert f"resourceclaimtemplate.resource.k8s.io/{name} created (server dry run)" in said
+    assert f"pod/{name} created (server dry run)" in said
+
+
 def test_schedulers_claim_for_two_containers_passes_the_policies(examples: Examples) -> None:
     """Two requests in one claim: refused to a user, made by the scheduler for a pod whose containers ask one each."""
     limits = {"limits": {"deviceclass.resource.kubernetes.io/neuron-core": "1"}}
