@@ -35,6 +35,7 @@ from dra_driver.kubelet.plugin import KubeletPlugin
 from dra_driver.kubelet.probes import ProbeServer
 from dra_driver.kubelet.sockets import prepare_plugin_dir
 from dra_driver.kubelet.types import ClaimRef, DeviceHealth, DeviceState, RegistrationState, RegistrationStatus
+from dra_driver.lnc import NodeLnc
 from dra_driver.measured import MeasuredClaims
 from dra_driver.notices import Notices
 from dra_driver.observe.metrics import Labels, Metrics, MetricsServer
@@ -50,7 +51,6 @@ class Driver:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._hardware = NodeHardware(sysfs_root=settings.sysfs_root, proc_root=settings.proc_root)
         self._api = Api(kubeconfig=settings.kubeconfig)
         self._metrics = Metrics(
             Labels([kind.value for kind in DeviceType], [reason.code for reason in Reason], coexistence.REASONS),
@@ -59,6 +59,10 @@ class Driver:
         self._neighbours = Neighbours(settings, changed=self._neighbours_changed)
         prepare_plugin_dir(settings.kubelet_plugins_dir / settings.driver_name)  # a wrong path isn't made, but told
         self._store = RecordStore(settings.records_dir)
+        self._lnc = NodeLnc(self._store, setting=settings.lnc, file=settings.lnc_file)
+        self._hardware = NodeHardware(
+            sysfs_root=settings.sysfs_root, proc_root=settings.proc_root, lnc=self._lnc.in_force
+        )
         specs = SpecDirectory(settings.cdi_root, driver=settings.driver_name)
         boot = Boot.read(settings.proc_root)
         self._ledger = Ledger(self._store, specs, self._hardware, boot, elsewhere=self._neighbours.holders)
@@ -66,7 +70,12 @@ class Driver:
         self._events = EventRecorder(self._api, component=settings.driver_name, host=settings.node_name)
         self._notices = Notices(self._events, node_name=settings.node_name)
         self._findings = Findings(
-            (self._hardware.findings, lambda: damaged_records(self._store), self._neighbours.findings),
+            (
+                self._hardware.findings,
+                lambda: damaged_records(self._store),
+                self._neighbours.findings,
+                self._lnc.findings,
+            ),
             on_node=self._notices.on_node,
             metrics=self._metrics,
         )
@@ -93,7 +102,9 @@ class Driver:
             health=self._health,
             on_registration=self._registered,
         )
-        self._readiness = Readiness(self._hardware, self._plugin, self._publisher, self._rights)
+        self._readiness = Readiness(
+            self._hardware, self._plugin, self._publisher, self._rights, pending=self._lnc.pending
+        )
         self._drain = Drain(settings, self._api, self._ledger, self._plugin)
         self._probes = ProbeServer(
             {"": self._alive, "liveness": self._alive, "readiness": lambda: self._readiness.now().ready},
@@ -105,6 +116,7 @@ class Driver:
         )
         self._stopping = threading.Event()
         self._scanner = threading.Thread(target=self._scan, name="scan", daemon=True)
+        self._looked_at = self._hardware.snapshot()
         self._orphans_reported = False
 
     def run(self, until_the_end: Callable[[], object]) -> None:
@@ -147,6 +159,8 @@ class Driver:
             self._ledger.restore()
         except Refusal as refusal:
             raise CoresliceError(f"can't start: {refusal.detail}") from refusal
+        self._settle_lnc()
+        self._looked_at = self._hardware.snapshot()
 
     def _serve_those_who_look(self) -> None:
         if self._settings.healthcheck_port >= 0:
@@ -224,8 +238,19 @@ class Driver:
     def _claims_changed(self) -> None:
         """What is held shapes the slices where counters don't hold, and where hardware has gone."""
         self._rights.look_again()
+        if self._lnc.pending() and not self._ledger.any_here():
+            self._settle_lnc()
+            self._plugin.health_changed()
+            self._readiness.tell()
+            self._findings.tell()
         if self._publishing.outdated():
             self._publisher.poke()
+
+    def _settle_lnc(self) -> None:
+        """Whatever changes by that, `outdated` knows: the devices of the next snapshot are others."""
+        machine = self._hardware.machine()
+        self._lnc.look(machine)
+        self._metrics.logical_neuron_core(self._lnc.in_force(machine), wished=self._lnc.wished(machine))
 
     # the slow timer
 
@@ -243,7 +268,10 @@ class Driver:
 
     def _look_around(self) -> None:
         """Hardware, readiness told when it changes, records that are damaged or of earlier boots."""
-        if self._hardware.rescan():
+        self._hardware.rescan()
+        self._settle_lnc()
+        if (snapshot := self._hardware.snapshot()) is not self._looked_at:  # by whomever it was changed
+            self._looked_at = snapshot
             self._publisher.poke()
             self._plugin.health_changed()
         self._readiness.tell()

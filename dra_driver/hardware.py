@@ -2,13 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dra_driver.claims.hardware import Snapshot
 from dra_driver.errors import NeuronError
 from dra_driver.findings import Finding
 from dra_driver.inventory.devices import Device, devices, physical_cores
+from dra_driver.neuron import lnc as neuron_lnc
 from dra_driver.neuron import now
 from dra_driver.neuron.catalogue import instance_is_neuron
 from dra_driver.neuron.machine import Chip, Machine, Problem
@@ -20,7 +21,11 @@ log = logging.getLogger(__name__)
 class NodeHardware:
     """Implements `claims.hardware.Hardware` on sysfs. Raises NeuronError where the first scan fails."""
 
-    def __init__(self, *, sysfs_root: Path, proc_root: Path) -> None:
+    def __init__(
+        self, *, sysfs_root: Path, proc_root: Path, lnc: Callable[[Machine], int] = neuron_lnc.default
+    ) -> None:
+        """`lnc` tells the LNC in force on that machine now; asked at every look, it must not block."""
+        self._lnc = lnc
         self._sysfs_root = sysfs_root
         self._proc_root = proc_root
         self._lock = threading.Lock()
@@ -47,8 +52,13 @@ class NodeHardware:
             return True
 
     def snapshot(self) -> Snapshot:
-        """The last scan, all of one moment."""
-        return self._scan
+        """The last scan, all of one moment; its devices at the LNC in force now."""
+        scan = self._scan
+        if self._lnc(scan.machine) == scan.lnc:
+            return scan
+        with self._lock:
+            self._scan = self._cut(self._scan.machine)
+            return self._scan
 
     def machine(self) -> Machine:
         """The machine of the last scan."""
@@ -56,7 +66,7 @@ class NodeHardware:
 
     def devices(self) -> Mapping[str, Device]:
         """All devices of the last scan, by name, in publishing order."""
-        return self._scan.devices
+        return self.snapshot().devices
 
     def missing(self) -> str | None:
         """Why a machine that DMI calls a Neuron instance shows no chip; None when it does, or is another kind."""
@@ -93,7 +103,11 @@ class NodeHardware:
 
     def _look(self) -> Snapshot:
         machine = read_machine(sysfs_root=self._sysfs_root, proc_root=self._proc_root)
-        return Snapshot(machine, {device.name: device for device in devices(machine)})
+        return self._cut(machine)
+
+    def _cut(self, machine: Machine) -> Snapshot:
+        lnc = self._lnc(machine)
+        return Snapshot(machine, {device.name: device for device in devices(machine, lnc=lnc)})
 
     def _report(self, before: Machine) -> None:
         machine = self.machine()

@@ -8,7 +8,7 @@ the same. So each build leaves what it depended on, and `outdated` compares that
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,18 @@ from dra_driver.cluster.slices import Owner, Phase, PublishState, Server
 from dra_driver.coexistence import Neighbours
 from dra_driver.hardware import NodeHardware
 from dra_driver.inventory import slices
-from dra_driver.inventory.devices import DeviceType, totals
+from dra_driver.inventory.attributes import COMMON
+from dra_driver.inventory.devices import DeviceType, InventoryError, totals
+from dra_driver.inventory.lint import repair, repairer
+from dra_driver.inventory.lint.server import PARTITIONABLE
 from dra_driver.notices import Notices
 from dra_driver.observe.metrics import Metrics
 from dra_driver.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Wires = Mapping[str, Mapping[str, Any]]  # device name → the device as it was published
+Wire = Mapping[str, Any]
+Wires = Mapping[str, Wire]  # device name → the device as it was published
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Publishing:
         self._notices = notices
         self._metrics = metrics
         self._notes_told: Sequence[slices.Note] = ()
+        self._repairer = repairer.Repairer(COMMON)
+        self._faults_told: Sequence[str] = ()
         self._built: Mapping[str, int] = {}  # devices by type in the newest build
         self._basis: _Basis | None = None  # of the newest decision; None before the first
 
@@ -74,7 +80,10 @@ class Publishing:
         return basis is None or not basis.holds(self._hardware.snapshot(), self._ledger.held_here())
 
     def build(self, server: Server, generation: int, owner: Owner) -> list[dict[str, Any]]:
-        """The slices of this node as it is now."""
+        """The slices of this node as it is now, as far as the server takes them.
+
+        Raises InventoryError for a fault that can't be left out; what stands in the API then stays.
+        """
         layout = slices.Layout(server.minor, server.counters, self._granularity)
 
         def slices_of(snapshot: Snapshot, held: Wires) -> list[dict[str, Any]]:
@@ -89,11 +98,27 @@ class Publishing:
                 owner=slices.NodeOwner(owner.name, owner.uid),
             )
 
-        snapshot, held = self._decide(lambda snapshot: _devices(slices_of(snapshot, {})))
+        snapshot, held = self._decide(lambda snapshot: self._listed(slices_of(snapshot, {}), layout))
         self._tell(slices.notes(snapshot.devices.values(), layout=layout, offer=self._offer, held=held))
-        built = slices_of(snapshot, held)
+        built, faults = self._repaired(slices_of(snapshot, held), layout, held)
+        self._metrics.slice_faults(len(faults))
+        self._tell_faults(faults)
+        _check(faults)
         self._built = Counter(str(wire["attributes"]["type"]["string"]) for wire in _devices(built).values())
         return built
+
+    def _repaired(self, built: Sequence[Wire], layout: slices.Layout, held: Wires) -> repairer.Repaired:
+        features = {PARTITIONABLE: layout.counters}
+        return self._repairer.repair(built, layout.minor, features=features, held=held.keys())
+
+    def _listed(self, built: Sequence[Wire], layout: slices.Layout) -> Wires:
+        """The devices that would be listed of these; as records have them, so with what is left out of each.
+
+        One that is left out as a whole isn't listed: with a claim on it, it would have to be.
+        """
+        _, faults = self._repaired(built, layout, {})
+        gone = {fault.device for fault in faults if fault.repaired and not fault.attribute}
+        return {name: wire for name, wire in _devices(built).items() if name not in gone}
 
     def withhold(self, node: dict[str, Any]) -> str:
         """Why nothing may be published; the Node object was just read. When something may, `build` follows."""
@@ -117,7 +142,8 @@ class Publishing:
         A claim that changes after both were read either finds this basis, or is found here by the second look.
         """
         while True:
-            snapshot, held = self._hardware.snapshot(), self._ledger.held()
+            held = self._ledger.held()  # first: the LNC in force is read with the records
+            snapshot = self._hardware.snapshot()
             plain = listed(snapshot)
             self._basis = basis = _Basis(snapshot, plain, _shaping(plain, held))
             if basis.holds(self._hardware.snapshot(), self._ledger.held_here()):
@@ -151,6 +177,33 @@ class Publishing:
                 log.warning("%s", note.text)
                 self._notices.on_node(note.reason, note.text)
         self._notes_told = notes
+
+    def _tell_faults(self, faults: Sequence[repair.Note]) -> None:
+        """What the server would refuse (BC-014): one Event for each kind of fault, when it is new."""
+        told = _by_kind(fault for fault in faults if fault.repaired)
+        for text in told:
+            if text not in self._faults_told:
+                log.warning("%s", text)
+                self._notices.on_node("SliceRepaired", text)
+        self._faults_told = told
+
+
+def _by_kind(faults: Iterable[repair.Note]) -> list[str]:
+    """The first of each rule and attribute, and how many there are: a fault in a text is on every chip."""
+    kinds: dict[tuple[str, str], list[repair.Note]] = {}
+    for fault in faults:
+        kinds.setdefault((fault.rule, fault.attribute), []).append(fault)
+    return [_one_and_more([str(fault) for fault in alike]) for alike in kinds.values()]
+
+
+def _one_and_more(texts: Sequence[str]) -> str:
+    return f"{texts[0]} (and {len(texts) - 1} more)" if texts[1:] else texts[0]
+
+
+def _check(faults: Iterable[repair.Note]) -> None:
+    """What nothing can be left out for, an API server would only answer worse."""
+    if fatal := [str(fault) for fault in faults if not fault.repaired]:
+        raise InventoryError(f"the API server would refuse this node's slices: {_one_and_more(fatal)}")
 
 
 def _shaping(listed: Wires | None, held: Wires) -> Wires:

@@ -6,6 +6,7 @@ purpose. Not ready: registration or publishing fails, or a Neuron instance shows
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dra_driver.cluster.rights import RightsCheck, told
@@ -28,8 +29,16 @@ class Readiness:
     """Asks the parts; all of it is local."""
 
     def __init__(
-        self, hardware: NodeHardware, plugin: KubeletPlugin, publisher: SlicePublisher, rights: RightsCheck
+        self,
+        hardware: NodeHardware,
+        plugin: KubeletPlugin,
+        publisher: SlicePublisher,
+        rights: RightsCheck,
+        *,
+        pending: Callable[[], str],
     ) -> None:
+        """`pending` tells in words what is to change but can't yet; empty: nothing."""
+        self._pending = pending
         self._hardware = hardware
         self._plugin = plugin
         self._publisher = publisher
@@ -44,7 +53,8 @@ class Readiness:
         if not self._plugin.confirmed:
             return Verdict(ready=False, text=str(self._plugin.state))
         state = self._publisher.state
-        return Verdict(ready=state.ready, text="; ".join(filter(None, (state.text, told(self._rights.missing)))))
+        texts = (state.text, told(self._rights.missing), self._pending())
+        return Verdict(ready=state.ready, text="; ".join(filter(None, texts)))
 
     def tell(self) -> None:
         """A log line when it has changed; called by whoever may have changed it, from any thread."""

@@ -34,6 +34,14 @@ class Coexistence(StrEnum):
     IGNORE = "ignore"
 
 
+class Lnc(StrEnum):
+    """How many physical cores a logical core has."""
+
+    AUTO = "auto"  # what the node's file says, else what the runtime takes by default
+    ONE = "1"
+    TWO = "2"
+
+
 class LogFormat(StrEnum):
     """How log lines look."""
 
@@ -133,6 +141,17 @@ class Settings(BaseModel):
     assume_cdi: bool = _setting(
         False, env="ASSUME_CDI", text="publish also where the node's container runtime has CDI off by default"
     )
+    lnc: Lnc = _setting(
+        Lnc.AUTO,
+        env="NEURON_LOGICAL_NC_CONFIG",
+        text="physical cores per logical core on trn2 and trn3: 1, 2, or auto, which is what --lnc-file says, else the "
+        "runtime's default of 2; a change waits until no claim is prepared",
+    )
+    lnc_file: Path = _setting(
+        Path("/opt/aws/neuron/logical_nc_config"),
+        env="LNC_FILE",
+        text="where the node says it, as NEURON_LOGICAL_NC_CONFIG=1 or 2; it may be missing",
+    )
     offer_types: Types = _setting(
         tuple(DeviceType),
         env="OFFER_TYPES",
@@ -191,6 +210,7 @@ class Settings(BaseModel):
         "state_dir",
         "sysfs_root",
         "proc_root",
+        "lnc_file",
     )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:

@@ -36,7 +36,9 @@ def edits(
     counted = own or watched
     chips = _contiguous_chips(every, machine)
     environment = []
-    if visible_cores_on_chips or any(device.type in _PARTS for device in counted):
+    # Without the variable the runtime takes all cores of every node, a watched one's too.
+    whole = all(device.type not in _PARTS for device in counted) and _chips(counted) == _chips(every)
+    if visible_cores_on_chips or not whole:
         environment.append(f"{VISIBLE_CORES}={_visible(counted, chips)}")
     if chips[0].max_lnc > 1:
         environment.append(f"{LOGICAL_CORE_CONFIG}={_one_lnc(every)}")
@@ -50,8 +52,12 @@ def _in_order(devices: Iterable[Device]) -> list[Device]:
     return sorted(by_name.values(), key=lambda device: (device.chips, device.first_core, device.name))
 
 
+def _chips(devices: Iterable[Device]) -> set[int]:
+    return {index for device in devices for index in device.chips}
+
+
 def _contiguous_chips(devices: Sequence[Device], machine: Machine) -> list[Chip]:
-    indices = sorted({index for device in devices for index in device.chips})
+    indices = sorted(_chips(devices))
     if indices != list(range(indices[0], indices[0] + len(indices))):
         raise Refusal(
             Reason.NOT_CONTIGUOUS,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dra_driver.claims.hardware import Hardware, Snapshot
+from dra_driver.claims.lnc import settle
 from dra_driver.claims.records import HeldDevice, Record
 from dra_driver.claims.refusals import Reason, Refusal
 from dra_driver.claims.sharing import Planned
@@ -63,6 +64,7 @@ class Guard:
             Refusal: a device is held, overlaps, or its chip isn't the one that was planned with.
         """
         _check_apart(unit)
+        self._check_lnc(unit)
         known = self.store.records()
         for planned in unit:
             own = known.get(planned.claim.ref.uid)
@@ -74,6 +76,16 @@ class Guard:
                 self._check_free(planned, device, known)
                 if running is None or device.name not in _names(running):
                     self._check_damaged(planned, device)
+
+    def _check_lnc(self, unit: Sequence[Planned]) -> None:
+        """Another instance may have changed it since this was planned; the next plan knows."""
+        snapshot = unit[0].snapshot
+        if snapshot.machine.max_lnc == 1:
+            return
+        known = self.store.lnc() or settle(self.store, snapshot.lnc, 0)
+        if known.value != snapshot.lnc:
+            text = f"claim {unit[0].claim.ref} was planned at LNC {snapshot.lnc}, the node is at LNC {known.value} now"
+            raise Refusal(Reason.SCAN_OUTDATED, text)
 
     def _check_chips(self, planned: Planned) -> None:
         machine = planned.snapshot.machine

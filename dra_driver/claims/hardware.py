@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from dra_driver.inventory.devices import Device
@@ -15,12 +16,17 @@ class Snapshot:
     machine: Machine
     devices: Mapping[str, Device]
 
+    @cached_property
+    def lnc(self) -> int:
+        """What its devices were cut at; 1 without any, and on hardware that knows nothing else."""
+        return max((device.lnc for device in self.devices.values()), default=1)
+
 
 class Hardware(Protocol):
     """The machine as the driver last scanned it, and two questions to sysfs itself."""
 
     def snapshot(self) -> Snapshot:
-        """The last scan, all of one moment."""
+        """The last scan, all of one moment, at the node's LNC as this instance saw it last."""
 
     def changed(self, chip: Chip) -> str | None:
         """What sysfs says otherwise of the chip now (device number, serial, gone); None when it still holds."""

@@ -129,6 +129,10 @@ class Ledger:
         """The same without lock and disk: what this instance saw last, its own changes included."""
         return _wires(self._store.records().values())
 
+    def any_here(self) -> bool:
+        """Whether a claim is prepared, or may be, as this instance saw last; without lock and disk."""
+        return bool(self._store.records() or self._store.damaged())
+
     def _check_elsewhere(self, new: Sequence[Record]) -> None:
         """A claim may have been allocated before their containers were seen; which chips those have, nobody says."""
         if new and (held := self._elsewhere()):

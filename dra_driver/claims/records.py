@@ -146,7 +146,7 @@ def encode(record: Record) -> bytes:
         "spec": record.spec.model_dump(exclude_defaults=True),
     }
     line = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
-    return line + b"\n" + _checksum(line) + b"\n"
+    return sealed(line)
 
 
 def decode(content: bytes, *, uid: str) -> Record:
@@ -155,9 +155,7 @@ def decode(content: bytes, *, uid: str) -> Record:
     Raises:
         RecordError: cut off, altered, of another kind, version or claim.
     """
-    line, _, tail = content.partition(b"\n")
-    if tail != _checksum(line) + b"\n":
-        raise RecordError("the checksum doesn't match: the file is cut off or was altered")
+    line = unsealed(content)
     try:
         return _record(_File.model_validate_json(line), uid)
     except (ValidationError, InventoryError, InvalidSpecError) as error:
@@ -181,6 +179,23 @@ def _record(file: _File, uid: str) -> Record:
         boot_id=file.bootID,
         spec=check(from_document(file.spec)),
     )
+
+
+def sealed(line: bytes) -> bytes:
+    """One line as a file with its checksum."""
+    return line + b"\n" + _checksum(line) + b"\n"
+
+
+def unsealed(content: bytes) -> bytes:
+    """The line of such a file.
+
+    Raises:
+        RecordError: cut off or altered.
+    """
+    line, _, tail = content.partition(b"\n")
+    if tail != _checksum(line) + b"\n":
+        raise RecordError("the checksum doesn't match: the file is cut off or was altered")
+    return line
 
 
 def _checksum(line: bytes) -> bytes:

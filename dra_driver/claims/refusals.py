@@ -28,6 +28,11 @@ class Reason(Enum):
     OPAQUE_CONFIG = ("OpaqueConfigRefused", False, "admission: opaque configuration for this driver")
     FOREIGN_POOL = ("ForeignPool", False, "the scheduler allocates this node's pool only")
     UNKNOWN_DEVICE = ("UnknownDevice", False, "none: the device vanished after it was allocated")
+    OTHER_LNC = (
+        "OtherLogicalCoreConfig",
+        False,
+        "none: the node's LNC was changed after the claim was allocated",
+    )
     NOT_A_POD = (
         "ReservedForNoPod",
         False,

@@ -98,9 +98,10 @@ class ClaimService:
         return results
 
     def _attempt(self, asked: "_Asked") -> Mapping[str, Result]:
-        planner = Planner(self._hardware.snapshot(), self._visible_cores_on_chips)
         try:
-            outcomes = self._planning.plan(asked.claims, planner, self._ledger.records())
+            records = self._ledger.records()  # first: the LNC in force is read with them
+            planner = Planner(self._hardware.snapshot(), self._visible_cores_on_chips)
+            outcomes = self._planning.plan(asked.claims, planner, records)
         except Refusal as refusal:  # no record can be read
             return {ref.uid: refusal for ref in asked.claims}
         results: dict[str, Result] = {uid: item for uid, item in outcomes.items() if isinstance(item, Refusal)}

@@ -14,7 +14,7 @@ from dra_driver.claims.allocation import Claim, Result
 from dra_driver.claims.hardware import Snapshot
 from dra_driver.claims.pods import Container, Pod
 from dra_driver.claims.refusals import Reason, Refusal
-from dra_driver.inventory.devices import Device
+from dra_driver.inventory.devices import Device, lnc_of
 
 Key = tuple[str, str]  # claim UID, device name
 
@@ -72,11 +72,23 @@ class Planner:
     def _device(self, claim: Claim, name: str) -> Device:
         found = self.snapshot.devices.get(name)
         if found is None:
+            self._refuse_other_lnc(claim, name)
             raise Refusal(
                 Reason.UNKNOWN_DEVICE,
                 f"claim {claim.ref} holds device {name}, which this node doesn't have (any more)",
             )
         return found
+
+    def _refuse_other_lnc(self, claim: Claim, name: str) -> None:
+        """A core of another LNC is another piece of the chip, whatever its number."""
+        published, here = lnc_of(name), self.snapshot.lnc
+        if published and published != here and self.snapshot.machine.max_lnc > 1:
+            raise Refusal(
+                Reason.OTHER_LNC,
+                f"claim {claim.ref} holds device {name} of LNC {published}, but this node is at LNC {here} now: let it"
+                " be allocated anew (a claim that a pod doesn't own has to be made again too), or set the node's LNC"
+                " back",
+            )
 
 
 @dataclass

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dra_driver.claims import lnc
+from dra_driver.claims.lnc import InForce
 from dra_driver.claims.records import Damaged, Record, RecordError, checked_uid, decode, encode
 from dra_driver.claims.refusals import Reason, Refusal
 
@@ -31,6 +33,7 @@ class RecordStore:
         self._mutex = threading.Lock()
         self._unsynced = False
         self._cache: dict[str, tuple[Identity, Record | Damaged]] = {}
+        self._lnc: tuple[Identity, InForce | None] | None = None
         try:
             directory.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._lock_file = self._opened()
@@ -68,6 +71,36 @@ class RecordStore:
     def damaged(self) -> list[Damaged]:
         """Records that can't be read, as they were when the lock was taken."""
         return [entry for _, entry in self._cache.values() if isinstance(entry, Damaged)]
+
+    def lnc(self) -> InForce | None:
+        """The node's LNC in force, as `records`; None where none was settled, or what was can't be read."""
+        known = self._lnc
+        return known[1] if known else None
+
+    def save_lnc(self, state: InForce) -> None:
+        """Make it durable.
+
+        Raises:
+            Refusal: the disk refused; what was in force still is.
+        """
+        path = self._directory / lnc.FILE
+        temporary = self._directory / f".{lnc.FILE}{_TEMPORARY}"
+        try:
+            identity = _write(temporary, lnc.encode(state))
+            temporary.replace(path)
+            self._lnc, self._unsynced = (identity, state), True
+            self._sync()
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise _storage("write", path, error) from error
+
+    def forget_lnc(self) -> bool:
+        """Remove it; False when there was none. For whoever takes the driver away."""
+        path, self._lnc = self._directory / lnc.FILE, None
+        found = path.exists()
+        path.unlink(missing_ok=True)
+        return found
 
     def save(self, records: Sequence[Record]) -> None:
         """Make these records durable, in one go; without any, nothing is written.
@@ -167,6 +200,7 @@ class RecordStore:
     def _refresh(self) -> None:
         """Look at every file, read those that are others than before. Runs at each lock, so it makes no `Path`."""
         found: dict[str, tuple[Identity, Record | Damaged]] = {}
+        settled = None
         with os.scandir(self._directory) as entries:
             for entry in entries:
                 uid, dot, suffix = entry.name.rpartition(".")
@@ -176,7 +210,11 @@ class RecordStore:
                     if cached is None or cached[0] != identity:
                         cached = identity, _read(uid, Path(entry.path))
                     found[uid] = cached
-        self._cache = found
+                elif entry.name == lnc.FILE:
+                    identity, settled = _identity(entry.stat(follow_symlinks=False)), self._lnc
+                    if settled is None or settled[0] != identity:
+                        settled = identity, _read_lnc(Path(entry.path))
+        self._cache, self._lnc = found, settled
 
 
 def _read(uid: str, path: Path) -> Record | Damaged:
@@ -184,6 +222,14 @@ def _read(uid: str, path: Path) -> Record | Damaged:
         return decode(path.read_bytes(), uid=uid)
     except (OSError, RecordError) as error:
         return Damaged(uid, path, str(error))
+
+
+def _read_lnc(path: Path) -> InForce | None:
+    try:
+        return lnc.decode(path.read_bytes())
+    except (OSError, RecordError) as error:
+        log.error("%s can't be read (%s): what records hold decides, then what is wished", path, error)  # noqa: TRY400
+        return None
 
 
 def _identity(stat: os.stat_result) -> Identity:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dra_driver.errors import CoresliceError
+from dra_driver.neuron import lnc
 from dra_driver.neuron.catalogue import GIB, SIZES, Size, lookup
 from dra_driver.neuron.machine import Chip, Machine
 from dra_driver.neuron.sysfs import read_machine
@@ -117,6 +118,7 @@ def machine_json(machine: Machine) -> dict[str, Any]:
         "driverVersion": machine.driver_version,
         "knownSize": lookup(machine.instance_type) is not None,
         "fabric": topology(machine).fabric,
+        "defaultLogicalNeuronCore": lnc.default(machine),
         "chips": [_chip(machine, chip) for chip in machine.chips],
         "groups": groups(machine),
         "problems": [dataclasses.asdict(problem) for problem in machine.problems],

@@ -12,10 +12,14 @@ from typing import Any
 
 from dra_driver.cli import lint
 from dra_driver.errors import CoresliceError
+from dra_driver.inventory.attributes import COMMON
 from dra_driver.inventory.devices import DeviceType, devices, totals
+from dra_driver.inventory.lint.repair import repair
+from dra_driver.inventory.lint.server import PARTITIONABLE
 from dra_driver.inventory.offer import Offer
-from dra_driver.inventory.slices import Layout, NodeOwner, Note, Pool, build, notes
+from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build, notes
 from dra_driver.inventory.summary import SCAN_COST, Summary, summarise
+from dra_driver.neuron import lnc
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.machine import Machine
 from dra_driver.neuron.sysfs import read_machine
@@ -41,7 +45,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname().lower())
     parser.add_argument("--node-uid", metavar="U", help="the Node's UID, for the owner reference")
     parser.add_argument("--driver-name", metavar="D", default=DRIVER_NAME)
-    parser.add_argument("--lnc", type=int, choices=(1, 2), default=1, help="logical NeuronCore configuration")
+    parser.add_argument(
+        "--lnc", type=int, choices=(1, 2), help="logical NeuronCore configuration (default: the runtime's)"
+    )
     parser.add_argument("--server-version", type=_minor, metavar="1.M", default="1.37", help="1.34 or later")
     parser.add_argument(
         "--without-counters", action="store_true", help="as for an API server that drops shared counters"
@@ -62,13 +68,14 @@ def run(args: argparse.Namespace) -> int:
     offer = load_offer(args, os.environ)
     try:
         machine = _machine(args)
+        args.lnc = args.lnc or lnc.default(machine)
         found, told = _slices(args, machine, offer)
         text = _table(args, machine, summarise(found)) if args.output == "table" else _render(_list(found), args.output)
     except CoresliceError as error:
         print(f"coreslice slices: {error}", file=sys.stderr)
         return FAILED
     print(text, end="")
-    for line in (*(f"problem: {each.path} {each.reason}" for each in machine.problems), *(each.text for each in told)):
+    for line in (*(f"problem: {each.path} {each.reason}" for each in machine.problems), *told):
         print(line, file=sys.stderr)
     return _verdict(machine, found)
 
@@ -95,7 +102,8 @@ def _minor(text: str) -> int:
     return int(match[1])
 
 
-def _slices(args: argparse.Namespace, machine: Machine, offer: Offer) -> tuple[list[Wire], Sequence[Note]]:
+def _slices(args: argparse.Namespace, machine: Machine, offer: Offer) -> tuple[list[Wire], Sequence[str]]:
+    """As they are sent, and what was left out of them or should be known."""
     granularity = DeviceType(args.granularity_without_counters.value)
     layout = Layout(args.server_version, not args.without_counters, granularity)
     found = devices(machine, lnc=args.lnc)
@@ -108,7 +116,9 @@ def _slices(args: argparse.Namespace, machine: Machine, offer: Offer) -> tuple[l
         offer=offer,
         owner=NodeOwner(args.node_name, args.node_uid) if args.node_uid else None,
     )
-    return built, notes(found, layout=layout, offer=offer)
+    repaired, faults = repair(built, layout.minor, features={PARTITIONABLE: layout.counters}, common=COMMON)
+    texts = [note.text for note in notes(found, layout=layout, offer=offer)]
+    return repaired, [*texts, *map(str, faults)]
 
 
 def _list(found: Sequence[Wire]) -> Wire:

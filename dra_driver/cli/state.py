@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dra_driver import settings
+from dra_driver.claims import lnc
 from dra_driver.claims.ledger import Boot
 from dra_driver.claims.records import Record
 from dra_driver.claims.specs import SpecDirectory
@@ -86,6 +87,8 @@ def _show(place: Place) -> int:
         print(f"damaged record {bad.path}: {bad.reason}")
     for uid in sorted(uids - {record.claim.uid for record in records} - {bad.uid for bad in damaged}):
         print(f"CDI file without a record: {place.specs.path(uid)}")
+    if state := lnc.load(place.settings.records_dir):
+        print(f"LNC {state.value} is in force")
     for path in place.live():
         print(f"an instance of the driver serves {path}")
     if not (records or damaged or uids):
@@ -147,6 +150,8 @@ def _remove_claims(place: Place, store: RecordStore) -> Iterator[str]:
     for bad in store.damaged():
         bad.path.unlink(missing_ok=True)
         yield f"damaged record {bad.path}"
+    if store.forget_lnc():
+        yield f"the LNC in force ({place.settings.records_dir / lnc.FILE})"
     store.sweep()
 
 

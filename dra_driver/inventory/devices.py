@@ -5,6 +5,7 @@ LNC 2 they end in the LNC they were published at, so a name never changes its me
 have devices of the same number of cores on one machine, so a class that selects by cores selects one type.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +29,9 @@ class DeviceType(StrEnum):
     CORE_RUN = "core-run"
     CHIP = "chip"
     CHIP_GROUP = "chip-group"
+
+
+_LNC_SUFFIX = re.compile(r"-lnc([12])$")
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,12 @@ def shape(name: str, offered: Iterable[Device], held: Mapping[str, Mapping[str, 
     if held and name in held:
         return from_wire(held[name])
     return next((device for device in offered if device.name == name), None)
+
+
+def lnc_of(name: str) -> int | None:
+    """The LNC that a device's name carries; None on hardware that has one only."""
+    match = _LNC_SUFFIX.search(name)
+    return int(match[1]) if match else None
 
 
 def physical_cores(device: Device) -> frozenset[tuple[int, int]]:

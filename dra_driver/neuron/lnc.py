@@ -25,6 +25,11 @@ _ULTRASERVER_SIZES = {"trn2u.48xlarge"}
 _SWITCHED_SIZES = {"trn3.48xlarge", "trn3s-es.48xlarge", "trn3sn.48xlarge", "trn3sn-es.48xlarge"}
 
 
+def default(machine: Machine) -> int:
+    """The LNC that the runtime takes unless it is told otherwise: 2 on trn2, so AWS documents it, presumed on trn3."""
+    return machine.max_lnc
+
+
 def sysfs_cores(
     machine: Machine, chip: Chip, core: int, *, lnc: int = 1, ultraserver_node: int | None = None
 ) -> tuple[int, ...] | None:

@@ -39,6 +39,11 @@ class Machine:
     driver_version: str = ""  # as the kernel module says it, empty when unknown
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def max_lnc(self) -> int:
+        """The most that any of its chips knows; 1 without chips."""
+        return max((chip.max_lnc for chip in self.chips), default=1)
+
     def chip(self, index: int) -> Chip | None:
         """The chip of that host index, None when it isn't there."""
         return next((chip for chip in self.chips if chip.index == index), None)

@@ -19,6 +19,8 @@ from dra_driver.errors import CoresliceError
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40)
 DONE: Final = "done"
 FAILED: Final = "failed"
+IN_FORCE: Final = "in_force"
+WISHED: Final = "wished"
 _RESULTS: Final = (DONE, FAILED)
 
 
@@ -50,6 +52,10 @@ class Metrics:
         self._dropped = self._gauge("counters_dropped", "Whether the API server was seen to drop shared counters.")
         self._conflict = self._gauge("conflict", "Whether this speaks against publishing, by reason.", ("reason",))
         self._problems = self._gauge("hardware_problems", "What is wrong with the hardware or contradicts itself.")
+        self._faults = self._gauge("slice_faults", "What the API server would refuse of this node's slices.")
+        self._lnc = self._gauge(
+            "logical_neuron_core", "Physical cores per logical core: in force, and as wished for.", ("state",)
+        )
         self._withheld = self._gauge("withheld", "Whether nothing is published, on purpose.")
         self._rights_missing = self._gauge("rights_missing", "Rights in the API that the account was found to lack.")
         self._publishes = self._counter("publishes", "Writes of a generation of slices.", ("result",))
@@ -61,6 +67,7 @@ class Metrics:
     def _make_all(self) -> None:
         for family, values in (
             (self._devices, self._labels.device_types),
+            (self._lnc, (IN_FORCE, WISHED)),
             (self._conflict, self._labels.conflicts),
             (self._refusals, self._labels.refusals),
             (self._publishes, _RESULTS),
@@ -81,6 +88,10 @@ class Metrics:
         self._withheld.set(withheld)
         self._dropped.set(counters_dropped)
 
+    def slice_faults(self, count: int) -> None:
+        """How many faults the newest slices had; log and Events say which."""
+        self._faults.set(count)
+
     def publish(self, *, done: bool) -> None:
         """A generation was written, or an attempt failed."""
         self._publishes.labels(DONE if done else FAILED).inc()
@@ -94,6 +105,11 @@ class Metrics:
     def hardware_problems(self, count: int) -> None:
         """How many things the last scan found; the log and the Events say which."""
         self._problems.set(count)
+
+    def logical_neuron_core(self, in_force: int, *, wished: int) -> None:
+        """1 or 2; the two differ while claims that are prepared keep it from changing."""
+        self._lnc.labels(IN_FORCE).set(in_force)
+        self._lnc.labels(WISHED).set(wished)
 
     def rights_missing(self, number: int) -> None:
         """As found when it was last asked."""

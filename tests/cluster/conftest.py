@@ -1,8 +1,9 @@
 """Fixtures of the cluster rung: one real node for the whole run, the driver on it."""
 
 import shutil
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from testbed import binaries, images, leftovers, packages
@@ -60,9 +61,15 @@ def driver_kubeconfig() -> Path | None:
 
 
 @pytest.fixture
-def driver(node: Node, driver_kubeconfig: Path | None) -> Iterator[Driver]:
-    """The driver on a trn1.2xlarge, ready. It goes after the pods do."""
-    driver = Driver(node, kubeconfig=driver_kubeconfig)
+def driver_arguments() -> Mapping[str, Any]:
+    """More of what `Driver` is made with. A module may say otherwise."""
+    return {}
+
+
+@pytest.fixture
+def driver(node: Node, driver_kubeconfig: Path | None, driver_arguments: Mapping[str, Any]) -> Iterator[Driver]:
+    """The driver, on a trn1.2xlarge unless a module says otherwise, ready. It goes after the pods do."""
+    driver = Driver(node, kubeconfig=driver_kubeconfig, **driver_arguments)
     try:
         driver.start()
         yield driver

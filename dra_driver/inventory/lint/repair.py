@@ -50,8 +50,8 @@ def repair(
 ) -> tuple[list[dict[str, Any]], list[Note]]:
     """The slices as they can be published, in the same order and number, and what had to be left out.
 
-    `common`: attributes that every device must have. `held`: names of devices that must stay; a fault in one is
-    noted without `device`.
+    `common`: attributes that every device must have. `held`: names of devices that must stay; a fault that would
+    cost one is noted without `device`.
     """
     judge, wanted, kept = server(minor, features), frozenset(common), frozenset(held)
     done = [_slice(found, index, judge, wanted, kept) for index, found in enumerate(slices)]
@@ -92,12 +92,10 @@ def _fault(finding: Finding, found: Wire, common: frozenset[str], held: frozense
             name = _device_name(found["spec"]["devices"][index], index)
         case _:
             return None
-    if name in held:
-        return None
     match inner:
         case [("attributes" | "capacity") as kind, str(key), *_] if key not in common:
             return _Fault(finding, index, name, kind, key)
-    return _Fault(finding, index, name)
+    return None if name in held else _Fault(finding, index, name)
 
 
 def _device_name(device: Any, index: int) -> str:

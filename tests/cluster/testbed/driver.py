@@ -39,10 +39,13 @@ class Driver:
         options: Sequence[str] = (),
         kubeconfig: Path | None = None,
         health_port: int = 51515,
+        stats: bool = True,
     ) -> None:
+        """Without ``stats`` the machine has no counters: on large ones nine of ten files."""
         self.node, self.name = node, name
         self.major = unused_major()
-        self.machine: MachinePaths = make_machine(size, node.paths.scratch / f"machine-{name}", major=self.major)
+        root = node.paths.scratch / f"machine-{name}"
+        self.machine: MachinePaths = make_machine(size, root, major=self.major, stats=stats)
         self.chips = sorted(entry.name for entry in (self.machine.sysfs / "class/neuron_device").glob("neuron[0-9]*"))
         for chip in self.chips:
             node.make_device(chip, self.major, int(chip.removeprefix("neuron")))

@@ -1,6 +1,6 @@
 """The files of deploy/examples: applied to a node, brought to the outcomes that they state, and taken away.
 
-Only images are changed: the node has no registry. The machine is a trn1.2xlarge, one chip with two cores.
+Only images are changed: the node has no registry.
 """
 
 import re

@@ -129,6 +129,47 @@ def serving(examples: Examples) -> None:
     assert answer.text.split() == ["/dev/neuron0"]
 
 
+def two_cores(examples: Examples) -> None:
+    """On Trainium1 the whole chip; that it is cores of a chip on Inferentia1, `two_cores_of_four` shows."""
+    examples.apply("two-cores")
+    examples.node.wait_pod("two-cores")
+    assert examples.seen("two-cores") == Seen(None, chips(1))
+
+
+def two_cores_of_four(examples: Examples) -> None:
+    examples.apply("two-cores")
+    examples.node.wait_pod("two-cores")
+    seen = examples.seen("two-cores")
+    assert (seen.cores in {"0-1", "2-3"}, seen.chips) == (True, chips(1))
+
+
+def four_chips(examples: Examples) -> None:
+    examples.apply("four-chips")
+    examples.node.wait_pod("four-chips")
+    assert examples.seen("four-chips") == Seen(None, chips(4))
+
+
+def whole_node(examples: Examples) -> None:
+    examples.apply("whole-node")
+    examples.node.wait_pod("whole-node")
+    assert examples.seen("whole-node") == Seen(None, chips(16))
+
+
+def whole_node_while_a_core_is_taken(examples: Examples) -> None:
+    examples.apply("one-core")
+    examples.node.wait_pod("one-core")
+    examples.apply("whole-node")
+    assert "cannot allocate all claims" in examples.node.wait_unschedulable("whole-node")
+    examples.node.delete_pods("one-core")
+    examples.node.wait_pod("whole-node", timeout=SECONDS)
+    assert examples.seen("whole-node") == Seen(None, chips(16))
+
+
+def chips(count: int) -> tuple[str, ...]:
+    """So many chips as a container sees them, in the order of `ls`."""
+    return tuple(sorted(f"neuron{index}" for index in range(count)))
+
+
 OUTCOMES: Mapping[str, Callable[[Examples], None]] = {
     "one-core": one_core,
     "one-chip": one_chip,
@@ -143,3 +184,12 @@ OUTCOMES: Mapping[str, Callable[[Examples], None]] = {
     "statefulset": statefulset,
     "serving": serving,
 }  # by the files that are applied
+
+# Those that one chip can't show: size of the machine and files → outcome.
+LARGE_OUTCOMES: Mapping[tuple[str, str], Callable[[Examples], None]] = {
+    ("trn1.32xlarge", "two-cores"): two_cores,
+    ("trn1.32xlarge", "four-chips"): four_chips,
+    ("trn1.32xlarge", "whole-node"): whole_node,
+    ("trn1.32xlarge", "whole-node+one-core"): whole_node_while_a_core_is_taken,
+    ("inf1.24xlarge", "two-cores"): two_cores_of_four,
+}

@@ -19,7 +19,9 @@ from dra_driver.claims.specs import SpecDirectory
 from dra_driver.claims.store import RecordStore
 from dra_driver.hardware import NodeHardware
 from dra_driver.kubelet.types import ClaimRef, Failed, Prepared
+from dra_driver.lnc import NodeLnc
 from dra_driver.neuron.catalogue import GIB, Size
+from dra_driver.settings import Lnc
 from dra_driver.simulator.container import ContainerView, see
 from dra_driver.simulator.machines import MachinePaths, make_machine, put, reboot
 from dra_driver.simulator.samples import DRIVER, POOL, Objects, ref
@@ -72,9 +74,10 @@ class Node:
 
     def start(self, *, wait: float = 0.0, waiting: int = 4) -> ClaimService:
         """Another instance beside those that are there, its CDI directory brought in step."""
-        self.hardware = NodeHardware(sysfs_root=self.machine.sysfs, proc_root=self.machine.proc)
         self.store = RecordStore(self.state)
         self._stores.append(self.store)
+        lnc = NodeLnc(self.store, setting=Lnc.AUTO, file=self.state / "none")
+        self.hardware = NodeHardware(sysfs_root=self.machine.sysfs, proc_root=self.machine.proc, lnc=lnc.in_force)
         specs = SpecDirectory(self.cdi, driver=DRIVER)
         boot = Boot.read(self.machine.proc)
         self.ledger = Ledger(self.store, specs, self.hardware, boot, elsewhere=lambda: self.elsewhere)

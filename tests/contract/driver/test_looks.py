@@ -1,25 +1,18 @@
 """When a claim that comes or goes makes the driver look at its slices again: exactly when they may become others."""
 
-from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from dra_driver.cluster.slices import Owner, Server
-from dra_driver.coexistence import Neighbours
-from dra_driver.hardware import NodeHardware
+from dra_driver.cluster.slices import Server
 from dra_driver.inventory.devices import Device
-from dra_driver.publishing import Publishing
-from dra_driver.settings import Granularity, Settings
+from dra_driver.settings import Granularity
 from dra_driver.simulator import machines
-from dra_driver.simulator.machines import MachinePaths, make_machine
-from tests.contract.driver.conftest import DRIVER, NODE, Rig, eventually, result
+from tests.contract.driver.conftest import Rig, eventually, result
+from tests.contract.driver.desk import COUNTED, OWNER, UNCOUNTED, Desk
 
 CYCLES = 20
-COUNTED, UNCOUNTED = Server(37, counters=True), Server(37, counters=False)
-OWNER = Owner(NODE, "uid")
 
 
 @pytest.mark.parametrize(("minor", "device"), [(37, "core-0-0"), (37, "chip-0"), (34, "chip-0")])
@@ -62,59 +55,6 @@ def test_records_of_a_node_without_hardware_are_published_until_the_last_is_undo
 
 
 # The decision by itself
-
-
-class Books:
-    """A ledger as far as slices ask: what is held, and a moment just after somebody looked."""
-
-    def __init__(self) -> None:
-        self.now: dict[str, Mapping[str, Any]] = {}
-        self.meanwhile: Callable[[], object] = lambda: None
-
-    def held(self) -> dict[str, Mapping[str, Any]]:
-        found = dict(self.now)
-        self.meanwhile()
-        return found
-
-    def held_here(self) -> dict[str, Mapping[str, Any]]:
-        return dict(self.now)
-
-
-class Silent:
-    """Takes whatever is told."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
-
-class Desk:
-    """What publishes, without a publisher."""
-
-    def __init__(self, root: Path, granularity: Granularity = Granularity.CHIP) -> None:
-        self.machine: MachinePaths = make_machine("trn1.2xlarge", root / "m")
-        self.hardware = NodeHardware(sysfs_root=self.machine.sysfs, proc_root=self.machine.proc)
-        self.books = Books()
-        settings = Settings(
-            node_name=NODE,
-            driver_name=DRIVER,
-            granularity_without_counters=granularity,
-            kubelet_plugins_dir=root,
-            kubelet_registrar_dir=root,
-        )
-        neighbours = Neighbours(settings, changed=lambda: None)
-        quiet = cast("Any", Silent())
-        self.publishing = Publishing(settings, self.hardware, cast("Any", self.books), neighbours, quiet, quiet)
-
-    def hold(self, *held: Device) -> None:
-        self.books.now = {device.name: device.wire for device in held}
-
-    def look(self, server: Server = COUNTED) -> list[dict[str, Any]]:
-        """One pass of the publisher; nothing when it is to publish nothing."""
-        node = {"metadata": {"name": NODE, "uid": "uid"}}
-        return [] if self.publishing.withhold(node) else self.publishing.build(server, 1, OWNER)
-
-    def device(self, name: str) -> Device:
-        return self.hardware.devices()[name]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dra_driver.cli.main import main
-from dra_driver.simulator.machines import put
+from dra_driver.simulator.machines import make_machine, put
 from tests.contract.driver.conftest import DRIVER, Rig
 
 
@@ -160,3 +160,14 @@ def test_a_driver_that_comes_back_after_clean_starts_afresh(rig: Rig, out: Out) 
 def test_wrong_setting_is_wrong_use(out: Out) -> None:
     out("clean", "--cdi-root=cdi", status=2)
     assert "--cdi-root" in out.error
+
+
+def test_the_lnc_in_force_is_told_and_removed(rig: Rig, out: Out) -> None:
+    rig.machine = make_machine("trn2.3xlarge", rig.paths.root / "trn2", stats=False)
+    rig.start("--lnc=1")
+    assert "LNC 1 is in force" in out("show")
+    rig.process.stop()
+    assert any("LNC in force" in line for line in out("clean"))
+    assert left(rig) == []
+    rig.start()
+    assert "LNC 2 is in force" in out("show")

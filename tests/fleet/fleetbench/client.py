@@ -23,6 +23,7 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}"}
         self._tls = ssl.create_default_context(cadata=ca)
         self._mine = threading.local()
+        self._opened: list[http.client.HTTPSConnection] = []
         self._pool = ThreadPoolExecutor(THREADS)
 
     def request(self, method: str, path: str, body: Wire | None = None, *, kind: str = "application/json") -> Wire:
@@ -66,11 +67,14 @@ class Client:
         return len(found["items"]) + int(found["metadata"].get("remainingItemCount") or 0)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads and their connections."""
         self._pool.shutdown()
+        for connection in self._opened:
+            connection.close()
 
     def _connection(self) -> http.client.HTTPSConnection:
         if not hasattr(self._mine, "connection"):
             self._mine.connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=60)
+            self._opened.append(self._mine.connection)
         connection: http.client.HTTPSConnection = self._mine.connection
         return connection

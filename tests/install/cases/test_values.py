@@ -22,6 +22,8 @@ OTHERS: dict[str, Any] = {
     "hardware.sysfsRoot": "/m/sys",
     "hardware.procRoot": "/m/proc",
     "hardware.hostPath": "/m",
+    "hardware.lnc": 1,
+    "hardware.lncFolder": "/opt/aws/neuron",
     "nodes.instanceTypes": ["trn1.2xlarge"],
     "nodes.extraTerms": [{"matchExpressions": [{"key": "a.example/b", "operator": "Exists"}]}],
     "nodes.selector": {"a": "b"},

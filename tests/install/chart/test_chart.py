@@ -85,6 +85,9 @@ def test_every_setting_is_given_and_has_the_drivers_default(chart: Chart) -> Non
         ({"cdi": {"assumeEnabled": True}}, "ASSUME_CDI", "true"),
         ({"hardware": {"hostPath": "/m", "sysfsRoot": "/m/sys"}}, "SYSFS_ROOT", "/m/sys"),
         ({"hardware": {"hostPath": "/m", "procRoot": "/m/proc"}}, "PROC_ROOT", "/m/proc"),
+        ({"hardware": {"lnc": 1}}, "NEURON_LOGICAL_NC_CONFIG", "1"),
+        ({"hardware": {"lnc": "2"}}, "NEURON_LOGICAL_NC_CONFIG", "2"),
+        ({"hardware": {"lncFolder": "/etc/neuron"}}, "LNC_FILE", "/etc/neuron/logical_nc_config"),
         ({"offer": {"types": ["core", "chip"]}}, "OFFER_TYPES", "core,chip"),
         ({"offer": {"types": []}}, "OFFER_TYPES", "none"),
         ({"offer": {"coreCounts": [1]}}, "OFFER_CORE_COUNTS", "1"),
@@ -140,7 +143,7 @@ def test_pod_has_the_least_it_needs(chart: Chart) -> None:
 
 def test_every_folder_is_mounted_where_the_host_has_it(chart: Chart) -> None:
     """The kubelet and the runtime are told paths, so a path means the same inside and outside."""
-    pod = driver_pod(chart, hardware={"hostPath": "/m", "sysfsRoot": "/m/sys"})
+    pod = driver_pod(chart, hardware={"hostPath": "/m", "sysfsRoot": "/m/sys", "lncFolder": "/opt/aws/neuron"})
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
     mounts = {mount["name"]: mount for mount in pod["containers"][0]["volumeMounts"]}
     assert {name: mount["mountPath"] for name, mount in mounts.items()} == paths
@@ -153,6 +156,14 @@ def test_bc004_wrong_kubelet_root_is_told_by_the_kubelet(chart: Chart) -> None:
     """A folder that is made where it is missing would hide a wrong root; the kubelet makes this one."""
     types = {volume["name"]: volume["hostPath"]["type"] for volume in driver_pod(chart)["volumes"]}
     assert types["registry"] == "Directory"
+
+
+def test_bc123_no_folder_of_the_host_is_assumed(chart: Chart) -> None:
+    """Not every image has /opt/aws: a pod that mounts it wouldn't start there."""
+    assert not [volume for volume in driver_pod(chart)["volumes"] if volume["hostPath"]["path"].startswith("/opt")]
+    named = driver_pod(chart, hardware={"lncFolder": "/opt/aws/neuron"})
+    (volume,) = [volume for volume in named["volumes"] if volume["name"] == "lnc"]
+    assert volume["hostPath"] == {"path": "/opt/aws/neuron", "type": "Directory"}
 
 
 def test_probes_ask_the_health_service(chart: Chart) -> None:
@@ -432,6 +443,7 @@ def test_value_of_a_wrong_type_is_refused(chart: Chart, path: tuple[str, ...]) -
         ({"rollout": {"maxSurge": "0%"}}, "at '/rollout/maxSurge'"),
         ({"health": {"port": 70000}}, "at '/health/port'"),
         ({"settings": {"prepareWait": 36}}, "at '/settings/prepareWait'"),
+        ({"hardware": {"lnc": 3}}, "at '/hardware/lnc'"),
         ({"settings": {"granularityWithoutCounters": "both"}}, "'chip', 'core'"),
         ({"coexistence": {"policy": "off"}}, "'refuse', 'warn', 'ignore'"),
         ({"classes": {"cores": [1, 1]}}, "at '/classes/cores'"),

@@ -1,7 +1,7 @@
-"""Every file of deploy/examples on a real node with a trn1.2xlarge, brought to the outcome that it states.
+"""The files of deploy/examples on a real node with a trn1.2xlarge, brought to the outcomes that they state.
 
 The chart's classes and policies are in force; the driver is a process of the node. The installed pod's turn is in
-tests/install/lifecycle.
+tests/install/lifecycle; files that one chip can't show are in tests/cluster/test_machine_sizes.py.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from testbed.charts import Chart
 from testbed.driver import Driver
 from testbed.examples import EXAMPLES, Examples
 from testbed.node import Node
-from testbed.outcomes import OUTCOMES
+from testbed.outcomes import LARGE_OUTCOMES, OUTCOMES
 
 pytestmark = pytest.mark.cluster
 
@@ -43,7 +43,8 @@ def examples(serving: Driver) -> Iterator[Examples]:
 
 
 def test_each_file_states_its_outcome_and_has_a_test() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == {name.partition("+")[0] for name in OUTCOMES}
+    tested = [*OUTCOMES, *(name for _, name in LARGE_OUTCOMES)]
+    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == {name.partition("+")[0] for name in tested}
     for path in EXAMPLES.glob("*.yaml"):
         header = path.read_text().partition("apiVersion")[0]
         assert "\n# Outcome: " in header, path.name
@@ -53,6 +54,13 @@ def test_each_file_states_its_outcome_and_has_a_test() -> None:
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_example(examples: Examples, name: str) -> None:
     OUTCOMES[name](examples)
+
+
+@pytest.mark.parametrize("name", sorted({name.partition("+")[0] for _, name in LARGE_OUTCOMES}))
+def test_example_for_large_machines_passes_the_policies(examples: Examples, name: str) -> None:
+    said = examples.apply(name, "--dry-run=server")
+    assert f"resourceclaimtemplate.resource.k8s.io/{name} created (server dry run)" in said
+    assert f"pod/{name} created (server dry run)" in said
 
 
 def test_schedulers_claim_for_two_containers_passes_the_policies(examples: Examples) -> None:

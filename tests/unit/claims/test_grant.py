@@ -128,6 +128,15 @@ def test_a_watched_chip_adds_its_node_and_none_of_its_cores(snapshot: MakeSnapsh
     assert visible(grant) == "0"
 
 
+def test_a_whole_chip_beside_a_watched_one_is_told_as_cores(snapshot: MakeSnapshot) -> None:
+    """Without the variable the runtime would take the watched chip too, and somebody holds that."""
+    now = snapshot(3)
+    grant = edits([now.devices["chip-2"]], now.machine, watched=[now.devices["chip-1"]])
+    assert [node.host_path for node in grant.device_nodes] == ["/dev/neuron1", "/dev/neuron2"]
+    assert visible(grant) == "2-3"
+    assert visible(edits([now.devices["chip-2"]], now.machine, watched=[now.devices["core-2-0"]])) is None
+
+
 def test_a_container_that_only_watches_sees_what_it_watches(snapshot: MakeSnapshot) -> None:
     now = snapshot(2)
     assert visible(edits([], now.machine, watched=[now.devices["core-1-1"]])) == "1"

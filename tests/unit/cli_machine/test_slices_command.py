@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from dra_driver.cli import slices
+from dra_driver.inventory import attributes
 from dra_driver.inventory.devices import devices, totals
 from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build
 from dra_driver.neuron.catalogue import SIZES
@@ -42,6 +43,21 @@ def test_of_a_tree_they_are_what_would_be_sent(call: Call, capsys: Captured, tmp
         generation=1,
         owner=NodeOwner("n1", "5c9f"),
     )
+
+
+def test_bc014_what_the_server_would_refuse_is_left_out_and_told(
+    call: Call, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is sent: here by a version with a defect, that takes 200 bytes for what a text may have."""
+    monkeypatch.setattr(attributes, "STRING_BYTES", 200)
+    paths = make_machine("trn1.2xlarge", tmp_path, driver_version="2.30.2.0-" + "y" * 100)
+    assert call("slices", "--sysfs-root", paths.sysfs, "--proc-root", paths.proc, "--node-name", "n1") == 0
+    told = capsys.readouterr()
+    chip = items(told.out)[-1]["spec"]["devices"][-1]
+    assert chip["name"] == "chip-0"
+    assert "driverVersionText" not in chip["attributes"]
+    assert "attribute 'driverVersionText' of device 'chip-0' left out" in told.err
+    devices.cache_clear()
 
 
 def test_of_a_simulated_machine(call: Call, capsys: Captured) -> None:
@@ -84,9 +100,16 @@ def test_at_an_lnc(call: Call, capsys: Captured) -> None:
     ]
 
 
+def test_the_lnc_is_the_runtimes_own_unless_another_is_given(call: Call, capsys: Captured) -> None:
+    for how, ending in (((), "-lnc2"), (("--lnc", "1"), "-lnc1")):
+        assert call("slices", "--machine", "trn2.3xlarge", "--node-name", "n1", *how) == 0
+        _, listed = items(capsys.readouterr().out)
+        assert {device["name"][-5:] for device in listed["spec"]["devices"]} == {ending}
+
+
 def test_of_an_offer(call: Call, capsys: Captured) -> None:
     offer = ("--offer-types", "core-run,chip", "--offer-runs", "on", "--offer-core-counts", "4")
-    assert call("slices", "--machine", "trn2.3xlarge", "--node-name", "n1", *offer) == 0
+    assert call("slices", "--machine", "trn2.3xlarge", "--node-name", "n1", "--lnc", "1", *offer) == 0
     _, listed = items(capsys.readouterr().out)
     assert [device["name"] for device in listed["spec"]["devices"]] == [
         *("cores-0-0-4-lnc1", "cores-0-4-4-lnc1", "chip-0-lnc1")

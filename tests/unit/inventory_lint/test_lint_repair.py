@@ -109,12 +109,20 @@ def test_a_slice_whose_devices_all_go_stays_in_the_pool(make_slice: MakeSlice) -
 
 def test_a_held_device_is_never_left_out(make_slice: MakeSlice) -> None:
     """What it draws on would look free."""
-    bad = make_slice(device("a", text={"string": "x" * 65}), device("b", text={"string": "x" * 65}))
-    (fixed,), notes = repair([bad], 37, held=["a"])
-    assert fixed["spec"]["devices"] == [bad["spec"]["devices"][0], device("b")]
+    bad = make_slice(device("a", common={"string": "x" * 65}), device("b", common={"string": "x" * 65}))
+    (fixed,), notes = repair([bad], 37, common=["common"], held=["a"])
+    assert fixed["spec"]["devices"] == [bad["spec"]["devices"][0]]
     assert [(note.device, note.repaired) for note in notes] == [("b", True), ("", False)]
-    assert "spec.devices[0].attributes[text]" in str(notes[1])
+    assert "spec.devices[0].attributes[common]" in str(notes[1])
     assert "can't be published" in str(notes[1])
+
+
+def test_a_held_device_loses_a_bad_optional_attribute_like_others(make_slice: MakeSlice) -> None:
+    """It draws what it drew; else one claim on it would keep a node from publishing."""
+    bad = make_slice(device("a", text={"string": "x" * 65}), device("b"))
+    assert repair([bad], 37, common=["cores"], held=["a"]) == repair([bad], 37, common=["cores"])
+    (fixed,), _ = repair([bad], 37, common=["cores"], held=["a"])
+    assert fixed["spec"]["devices"] == [device("a"), device("b")]
 
 
 def test_what_is_wrong_with_the_slice_itself_is_told(make_slice: MakeSlice) -> None:
