@@ -14,6 +14,9 @@ demo: $(VENV)/.demo  ## the whole path on a simulated machine, in a few seconds;
 test: $(VENV)/.dev lint  ## everything this machine can run; says what it leaves out and why
 	@$(BIN)/python tests/rungs.py
 
+test-full: $(VENV)/.dev lint  ## all of it: every mode of the installed driver, the real allocators and validations
+	@$(BIN)/python tests/rungs.py --full
+
 test-fast: $(VENV)/.dev  ## unit and contract tests only
 	@$(BIN)/python tests/rungs.py unit contract
 
@@ -51,4 +54,4 @@ $(VENV)/.demo: requirements/bootstrap.txt requirements/demo.txt pyproject.toml
 $(VENV)/.dev: requirements/bootstrap.txt requirements/dev.txt pyproject.toml
 	@tests/venv.sh "$(PYTHON)" $(VENV) dev
 
-.PHONY: help demo test test-fast lint proto node node-stop fuzz-slices bench-fleet clean
+.PHONY: help demo test test-full test-fast lint proto node node-stop fuzz-slices bench-fleet clean

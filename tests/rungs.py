@@ -1,8 +1,9 @@
 """Run the tests, rung by rung: everything that this machine can, and a line about what it can't.
 
-    python tests/rungs.py [RUNG…]      unit contract runtime cluster install oracle; without names the first four
+    python tests/rungs.py [--full] [RUNG…]      unit contract runtime cluster install oracle; else the first five
 
-Under CI=true nothing may be left out: a missing tool is a failure there.
+Without --full, tests marked `full` and the rung oracle, which builds four versions of Kubernetes, are left for
+`make test-full`. Under CI=true nothing may be left out: a missing tool is a failure there.
 """
 
 import os
@@ -47,12 +48,15 @@ RUNGS: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "install": (root_and_go, ()),
     "oracle": (go, ()),
 }
-BY_NAME_ONLY = ("install", "oracle")
+BY_NAME_ONLY = ("oracle",)
+FULL = "--full"
 
 
 def main(names: list[str]) -> int:
     """Exit status: 0 when all that ran passed and nothing was missing that CI demands."""
-    wanted = names or [name for name in RUNGS if name not in BY_NAME_ONLY]
+    full = FULL in names
+    names = [name for name in names if name != FULL]
+    wanted = names or [name for name in RUNGS if full or name not in BY_NAME_ONLY]
     if unknown := [name for name in wanted if name not in RUNGS]:
         print(f"no rung {', '.join(unknown)}; there are {', '.join(RUNGS)}", file=sys.stderr)
         return 2
@@ -61,7 +65,7 @@ def main(names: list[str]) -> int:
         print("left out: " + ", ".join(f"{name} ({why})" for name, why in missing.items()), flush=True)
     possible = [name for name in wanted if name not in missing]
     prepare(possible)
-    failed = [name for name in possible if not run(name)]
+    failed = [name for name in possible if not run(name, full=full)]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed or (missing and os.environ.get("CI")) else 0
@@ -85,19 +89,20 @@ def node(action: str) -> None:
     print(f"node {action}: {time.monotonic() - started:.0f} s", flush=True)
 
 
-def run(name: str) -> bool:
+def run(name: str, *, full: bool) -> bool:
     """One rung in a pytest of its own, so that none sees another's processes."""
     print(f"\n{name}", flush=True)
-    command = [sys.executable, "-m", "pytest", "-q", *RUNGS[name][1], *marks(), str(HERE / name)]
+    command = [sys.executable, "-m", "pytest", "-q", *RUNGS[name][1], *marks(full=full), str(HERE / name)]
     return subprocess.run(command, check=False).returncode == 0
 
 
-def marks() -> tuple[str, ...]:
-    """Single tests that need Go say so themselves."""
-    if shutil.which("go"):
-        return ()
-    print("left out: tests marked go (needs a Go toolchain)", flush=True)
-    return ("-m", "not go")
+def marks(*, full: bool) -> tuple[str, ...]:
+    """Single tests that need Go, or that take minutes, say so themselves."""
+    without = [] if full else ["not full"]
+    if not shutil.which("go"):
+        print("left out: tests marked go (needs a Go toolchain)", flush=True)
+        without.append("not go")
+    return ("-m", " and ".join(without)) if without else ()
 
 
 if __name__ == "__main__":

@@ -39,7 +39,10 @@ def chart() -> Chart:
     return Chart(binaries.build(binaries.helm())["helm"])
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["reads-pods", "reads-no-pods"])
+MODES = [pytest.param(True, id="reads-pods"), pytest.param(False, id="reads-no-pods", marks=pytest.mark.full)]
+
+
+@pytest.fixture(scope="module", params=MODES)
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """A labelled node with a trn1.2xlarge and the driver's image under two tags, nothing installed."""
     before = leftovers.snapshot()

@@ -151,6 +151,7 @@ CASES: Mapping[str, tuple[Step, Step]] = {
 }
 
 
+@pytest.mark.full  # in short against the simulated API server: contract/driver/test_rights.py
 @pytest.mark.parametrize("right", RIGHTS, ids=lambda right: f"{right.verb}-{right.resource}")
 def test_bc099_right_taken_away_and_given_back(launch: Callable[[Right | None], Trimmed], right: Right) -> None:
     without, after = CASES[f"{right.verb} {right.resource}"]
