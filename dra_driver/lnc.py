@@ -11,8 +11,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from dra_driver.claims.lnc import settle
 from dra_driver.claims.refusals import Refusal
+from dra_driver.claims.settling import settle
 from dra_driver.claims.store import RecordStore
 from dra_driver.findings import Finding
 from dra_driver.neuron import lnc as neuron_lnc

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dra_driver.claims.hardware import Hardware, Snapshot
-from dra_driver.claims.lnc import settle
 from dra_driver.claims.records import HeldDevice, Record
 from dra_driver.claims.refusals import Reason, Refusal
+from dra_driver.claims.settling import settle
 from dra_driver.claims.sharing import Planned
 from dra_driver.claims.specs import SpecDirectory
 from dra_driver.claims.store import RecordStore

@@ -9,15 +9,11 @@ matter. Only hardware that knows more than one LNC has the file. Where it is los
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dra_driver.claims.records import API_VERSION, RecordError, sealed, unsealed
-from dra_driver.inventory.devices import lnc_of
-
-if TYPE_CHECKING:
-    from dra_driver.claims.store import RecordStore
 
 FILE = "lnc.state"  # no claim's: those have no dot in their UID
 KIND = "LogicalNeuronCore"
@@ -59,30 +55,9 @@ def decode(content: bytes) -> InForce:
     return InForce(read.value, read.decider)
 
 
-def settle(store: "RecordStore", wish: int, decider: int) -> InForce:
-    """Inside the lock: what is in force from now on; the wish if this instance decides and nothing is prepared.
-
-    Raises:
-        Refusal: the disk refused; what was in force still is.
-    """
-    old = store.lnc()
-    known = old.value if old else _recorded(store)
-    free = not store.records() and not store.damaged() and (old is None or old.decider <= decider)
-    new = InForce(wish if free or known is None else known, max(decider, old.decider if old else 0))
-    if new != old:
-        store.save_lnc(new)
-    return new
-
-
 def load(directory: Path) -> InForce | None:
     """Without a lock, for people who look; None where there is none, or none that can be read."""
     try:
         return decode((directory / FILE).read_bytes())
     except (OSError, RecordError):
         return None
-
-
-def _recorded(store: "RecordStore") -> int | None:
-    """What the devices were published at that records hold."""
-    names = (held.device.name for record in store.records().values() for held in record.devices)
-    return next(filter(None, map(lnc_of, names)), None)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from dra_driver.claims.lnc import FILE, InForce, decode, encode, load, settle
+from dra_driver.claims.lnc import FILE, InForce, decode, encode, load
 from dra_driver.claims.records import RecordError
 from dra_driver.claims.refusals import Reason
+from dra_driver.claims.settling import settle
 from dra_driver.claims.store import RecordStore
 from dra_driver.lnc import NodeLnc
 from dra_driver.neuron.catalogue import SIZES
