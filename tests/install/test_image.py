@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from testbed import driver_image, objects
 from testbed.node import Node
-from testbed.pod_driver import PodDriver
+from testbed.pod_driver import ACCOUNT, PodDriver
 
 from dra_driver.inventory.classes import device_classes
 
@@ -204,9 +204,10 @@ def test_memory(pod_driver: PodDriver, one_core: Node) -> None:
 
 
 def test_reaches_the_api_as_on_any_cluster(pod_driver: PodDriver) -> None:
-    """By service address, token and CA. Nothing it asked for was refused."""
+    """By service address, token and CA. Nothing it asked for was refused. Other tests had accounts of that name."""
     assert "KUBECONFIG" not in pod_driver.python("import os; print(list(os.environ))")
-    asked = pod_driver.node.audit(pod_driver.user)
+    uid = pod_driver.node.api.get("serviceaccounts", ACCOUNT)["metadata"]["uid"]
+    asked = [event for event in pod_driver.node.audit(pod_driver.user) if event["user"].get("uid") == uid]
     assert {event["objectRef"]["resource"] for event in asked if "objectRef" in event} >= {"nodes", "resourceslices"}
     assert [event for event in asked if event["responseStatus"]["code"] in {401, 403}] == []
 
