@@ -8,6 +8,7 @@ Without --full, tests marked `full` and the rung oracle, which builds four versi
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,7 @@ FULL = "--full"
 
 def main(names: list[str]) -> int:
     """Exit status: 0 when all that ran passed and nothing was missing that CI demands."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, and by what tests start
     full = FULL in names
     names = [name for name in names if name != FULL]
     wanted = names or [name for name in RUNGS if full or name not in BY_NAME_ONLY]

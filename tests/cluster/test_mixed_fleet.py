@@ -4,8 +4,9 @@ One device that makes a selector fail stops the pod on every node, so what is sh
 a real scheduler looks at all of them for each pod. Nodes are objects only; no kubelet, so pods are bound and no more.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import pytest
@@ -38,14 +39,20 @@ class Fleet:
     client: Client
     published: dict[str, Published]  # by node
     promised: dict[str, frozenset[str]]
+    runs: Iterator[int] = field(default_factory=count)
 
-    def run(self, device_class: str, nodes: Iterable[str | None]) -> dict[str, Wire]:
-        """One pod for each of the nodes, or for any (None), each with a claim of one device; once all are decided."""
-        pods = {f"p{at:03d}": node for at, node in enumerate(nodes)}
+    def run(self, device_class: str, nodes: Sequence[str | None]) -> list[Wire]:
+        """One pod for each of the nodes, or for any (None), each with a claim of one device; once all are decided.
+
+        No name comes twice: a scheduler that still has the last claim of that name in its cache fails to bind the new.
+        """
+        run = next(self.runs)
+        pods = {f"p{run:02d}-{at:03d}": node for at, node in enumerate(nodes)}
         self.client.create(claim(name, device_class) for name in pods)
         self.client.create(pod(name, node) for name, node in pods.items())
         until(lambda: self.decided() == len(pods), what=f"{device_class} decided", timeout=SECONDS, seen=self.told)
-        return {each["metadata"]["name"]: each for each in self.client.items("pods")}
+        found = {each["metadata"]["name"]: each for each in self.client.items("pods")}
+        return [found[name] for name in pods]
 
     def decided(self) -> int:
         """Pods that are bound, or were refused for want of a node."""
@@ -164,9 +171,9 @@ def test_a_class_is_allocated_on_each_node_that_the_table_promises_and_on_no_oth
     """A pod for each node; an error of a selector would be its refusal's text, and of all other pods too."""
     nodes = [*OURS, FOREIGN, OLDER]
     pods = fresh.run(name, nodes)
-    wanted = {f"p{at:03d}": node for at, node in enumerate(nodes)}
-    assert {bound(pods[each]) for each in wanted if wanted[each] in fresh.promised[name]} == fresh.promised[name]
-    refused = [refusal(each) for each in pods.values() if not bound(each)]
+    wanted = {each["metadata"]["name"]: node for each, node in zip(pods, nodes, strict=True)}
+    assert {bound(each) for each in pods} - {""} == fresh.promised[name]
+    refused = [refusal(each) for each in pods if not bound(each)]
     assert len(refused) == len(nodes) - len(fresh.promised[name])
     assert [text for text in refused if NO_ROOM not in text] == []
     allocated = fresh.allocated()
@@ -181,7 +188,7 @@ def test_a_class_is_allocated_on_each_node_that_the_table_promises_and_on_no_oth
 @pytest.mark.parametrize("name", NAMES)
 def test_a_pod_that_may_go_anywhere_finds_a_promised_node(fresh: Fleet, name: str) -> None:
     """All nodes are looked at, those of the other drivers too."""
-    (found,) = fresh.run(name, [None]).values()
+    (found,) = fresh.run(name, [None])
     assert bound(found) in fresh.promised[name], refusal(found)
 
 
@@ -194,6 +201,6 @@ def test_a_plain_read_stops_such_a_pod_on_all_nodes(fresh: Fleet, driver_tested:
     spec = {"selectors": [{"cel": {"expression": plain}}]}
     kind = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
     fresh.client.create([{**kind, "metadata": {"name": name}, "spec": spec}])
-    (found,) = fresh.run(name, [None]).values()
+    (found,) = fresh.run(name, [None])
     assert not bound(found)
     assert "no such key: cores" in refusal(found)

@@ -161,15 +161,6 @@ def _lines_until(process: subprocess.Popen[str], pattern: str) -> list[str]:
     return lines
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Where the tests run in the background they ignore SIGINT, and so would what they start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_cleans_up(scratch: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONUNBUFFERED": "1"}
