@@ -1,4 +1,7 @@
-"""The layout of slices, with and without counters, and what held devices do to it."""
+"""The layout of slices, with and without counters, and what held devices do to it.
+
+Long, since each layout is tried with each kind of held device.
+"""
 
 import json
 from collections.abc import Callable, Sequence
