@@ -6,6 +6,7 @@ import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -125,7 +126,10 @@ def test_stop_waits_for_the_call_in_flight(rig: Rig) -> None:
 def test_only_the_main_thread_takes_the_signal(rig: Rig) -> None:
     """A handler in Python runs in the main thread alone, which isn't woken when the kernel chooses another one."""
     pid = rig.start().pid
-    blocked = {int(task.name): blocks(task, signal.SIGTERM) for task in Path(f"/proc/{pid}/task").iterdir()}
+    blocked = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            blocked[int(task.name)] = blocks(task, signal.SIGTERM)
     assert len(blocked) > 10
     assert [thread for thread, is_blocked in blocked.items() if not is_blocked] == [pid]
 
