@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote
 
 from dra_driver.claims.ledger import Ledger
 from dra_driver.claims.refusals import Refusal
@@ -81,7 +80,7 @@ class Drain:
 
     def _cordoned(self) -> bool:
         try:
-            node = self._api.get(f"/api/v1/nodes/{quote(self._settings.node_name)}", timeout=_ASK)
+            node = self._api.get(node_object.path(self._settings.node_name), timeout=_ASK)
         except ApiError as error:
             log.info("whether the node is being drained can't be told, so claims aren't waited for: %s", error)
             return False

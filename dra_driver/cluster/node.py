@@ -3,11 +3,17 @@
 import re
 from collections.abc import Collection
 from typing import Any
+from urllib.parse import quote
 
 Obj = dict[str, Any]
 
 # Their gRPC connection to a driver deadlocks after half an hour without a call (kubernetes#133920, BC-006).
 _DEADLOCKING = {(1, 34, 0), (1, 34, 1)}
+
+
+def path(name: str) -> str:
+    """Where the API server has it."""
+    return f"/api/v1/nodes/{quote(name, safe='')}"
 
 
 def allocatable(node: Obj, names: Collection[str]) -> dict[str, str]:

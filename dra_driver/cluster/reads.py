@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
+from dra_driver.cluster import node as node_object
 from dra_driver.cluster.client import Api
 
 Obj = dict[str, Any]
@@ -25,4 +26,4 @@ class ClaimReader:
 
     def get_node(self, name: str) -> Obj:
         """A v1 Node."""
-        return self._api.get(f"/api/v1/nodes/{quote(name, safe='')}")
+        return self._api.get(node_object.path(name))

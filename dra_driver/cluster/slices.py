@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
+from dra_driver.cluster import node as node_object
 from dra_driver.cluster.answers import Answers, CountersLostError
 from dra_driver.cluster.backoff import Backoff
 from dra_driver.cluster.client import Api, items
@@ -237,7 +237,7 @@ class SlicePublisher:
 
     def _read_node(self) -> Obj:
         try:
-            node = self._api.get(f"/api/v1/nodes/{quote(self._node, safe='')}")
+            node = self._api.get(node_object.path(self._node))
         except NotFound as error:
             raise _ClosedError(f"no Node object named {self._node!r} yet ({error})", local=False) from error
         if not _identity(node)[0]:

@@ -6,42 +6,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testbed import binaries, images, leftovers, packages
+from testbed import prepared
 from testbed.api import Object
 from testbed.driver import Driver
 from testbed.grants import wait_nothing_held
-from testbed.node import Node
+from testbed.node import Node, lone_node
 from testbed.program import Program
 
 from dra_driver.inventory.classes import device_classes
 
-HERE = Path(__file__).parent
 LAST_LINES = 25
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build before the first test: a cold build takes minutes, which no test's timeout allows."""
+    """Build before the first test."""
     wanted = any(item.get_closest_marker("cluster") for item in session.items)
-    if not wanted or session.config.option.collectonly:
-        return
-    if reason := packages.obstacle():
-        raise pytest.UsageError(f'no real node here: {reason}; leave these tests out with -m "not cluster"')
-    if names := packages.missing():
-        raise pytest.UsageError(f"missing packages: {' '.join(names)}; run: python {HERE}/node.py packages")
-    binaries.build_all()
-    images.build_images()
+    if wanted and not session.config.option.collectonly:
+        prepared.build()
 
 
 @pytest.fixture(scope="session")
 def shared_node() -> Iterator[Node]:
     """One node for every test; nothing may be left of it afterwards."""
-    before = leftovers.snapshot()
-    node = Node()
-    try:
+    with lone_node() as node:
         yield node
-    finally:
-        node.close()
-    leftovers.assert_nothing_left(before, node.stack.sandbox.name)
 
 
 @pytest.fixture

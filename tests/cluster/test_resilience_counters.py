@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from testbed import leftovers, objects, overlap, settings
+from testbed import objects, overlap, settings
 from testbed.api import Object
 from testbed.driver import Driver
-from testbed.node import Node
+from testbed.node import Node, lone_node
 from testbed.observer import SliceObserver
 from testbed.stack import Options
 from testbed.waiting import until
@@ -21,13 +21,8 @@ GATE = "DRAPartitionableDevices"
 @pytest.fixture(scope="module")
 def plain_node() -> Iterator[Node]:
     """A node and control plane of its own with the gate off everywhere."""
-    before = leftovers.snapshot()
-    node = Node(Options(feature_gates={GATE: False}))
-    try:
+    with lone_node(Options(feature_gates={GATE: False})) as node:
         yield node
-    finally:
-        node.close()
-    leftovers.assert_nothing_left(before, node.stack.sandbox.name)
 
 
 @pytest.fixture(scope="module")

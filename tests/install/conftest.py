@@ -2,46 +2,34 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from testbed import binaries, driver_image, images, leftovers, packages
-from testbed.node import Node
+from testbed import driver_image, prepared
+from testbed.node import Node, lone_node
 from testbed.pod_driver import PodDriver
 from testbed.stack import AUDIT_METADATA, Options
 
-HERE = Path(__file__).parent
 NEXT = "localhost/coreslice:b"
 
 pytest.register_assert_rewrite("testbed.outcomes")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build before the first test: a cold build takes minutes, which no test's timeout allows."""
-    wanted = any("installed_node" in getattr(item, "fixturenames", ()) for item in session.items)
-    if not wanted or session.config.option.collectonly:
-        return
-    if reason := packages.obstacle():
-        raise pytest.UsageError(f"no real node here: {reason}")
-    if names := packages.missing():
-        raise pytest.UsageError(f"missing packages: {' '.join(names)}; run: python tests/cluster/node.py packages")
-    binaries.build_all()
-    binaries.build(binaries.helm())
-    images.build_images()
-    driver_image.build()
+    """Build before the first test."""
+    wanted = any(
+        item.get_closest_marker("cluster") or "installed_node" in getattr(item, "fixturenames", ())
+        for item in session.items
+    )
+    if wanted and not session.config.option.collectonly:
+        prepared.build(image=True)
 
 
 @pytest.fixture(scope="session")
 def installed_node() -> Iterator[Node]:
     """One node for every test, with an audit log and the driver's image under two tags."""
-    before = leftovers.snapshot()
-    node = Node(Options(audit=AUDIT_METADATA))
-    try:
+    with lone_node(Options(audit=AUDIT_METADATA)) as node:
         node.load_image(driver_image.build(), also=[NEXT])
         yield node
-    finally:
-        node.close()
-    leftovers.assert_nothing_left(before, node.stack.sandbox.name)
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 An optional attribute or a capacity that is bad is left out; a device with any other fault, or with a common
 attribute bad or missing, is left out whole: half a device stops pods on other nodes. Pure; the slices given
-are not changed. A held device stays as it is,
-since the counters it draws on would look free; then the slice can't be published.
+are not changed. A held device is never left out whole, since the counters it draws on would look free: then the
+slice can't be published.
 """
 
 from collections.abc import Collection, Mapping, Sequence

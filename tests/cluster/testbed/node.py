@@ -4,12 +4,12 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import binaries
+from testbed import binaries, leftovers
 from testbed.api import KINDS, Api, Object
 from testbed.program import Program
 from testbed.stack import Options, Paths, Stack, bring_up, wait_ready
@@ -277,3 +277,15 @@ def character_majors() -> set[str]:
     """Majors of character devices that this machine's kernel has drivers for."""
     text = Path("/proc/devices").read_text().partition("Block devices:")[0]
     return set(re.findall(r"^\s*(\d+) ", text, flags=re.MULTILINE))
+
+
+@contextmanager
+def lone_node(options: Options | None = None) -> Iterator[Node]:
+    """A node that is closed at the end; AssertionError if it has left anything on the machine."""
+    before = leftovers.snapshot()
+    node = Node(options)
+    try:
+        yield node
+    finally:
+        node.close()
+    leftovers.assert_nothing_left(before, node.stack.sandbox.name)

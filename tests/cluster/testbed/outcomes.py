@@ -9,23 +9,24 @@ from testbed.examples import SECONDS, Examples, Seen, is_ready
 from testbed.waiting import until
 
 
+def shown(examples: Examples, name: str) -> Seen:
+    """What the pod of that file's name saw, once it runs."""
+    examples.apply(name)
+    examples.node.wait_pod(name)
+    return examples.seen(name)
+
+
 def one_core(examples: Examples) -> None:
-    examples.apply("one-core")
-    examples.node.wait_pod("one-core")
-    seen = examples.seen("one-core")
+    seen = shown(examples, "one-core")
     assert (seen.cores in {"0", "1"}, seen.chips) == (True, ("neuron0",))
 
 
 def one_chip(examples: Examples) -> None:
-    examples.apply("one-chip")
-    examples.node.wait_pod("one-chip")
-    assert examples.seen("one-chip") == Seen(None, ("neuron0",))
+    assert shown(examples, "one-chip") == Seen(None, ("neuron0",))
 
 
 def fallback(examples: Examples) -> None:
-    examples.apply("fallback")
-    examples.node.wait_pod("fallback")
-    assert examples.seen("fallback") == Seen(None, ("neuron0",))
+    assert shown(examples, "fallback") == Seen(None, ("neuron0",))
     assert chosen(examples, "fallback") == "device/one-chip"
 
 
@@ -131,28 +132,20 @@ def serving(examples: Examples) -> None:
 
 def two_cores(examples: Examples) -> None:
     """On Trainium1 the whole chip; that it is cores of a chip on Inferentia1, `two_cores_of_four` shows."""
-    examples.apply("two-cores")
-    examples.node.wait_pod("two-cores")
-    assert examples.seen("two-cores") == Seen(None, chips(1))
+    assert shown(examples, "two-cores") == Seen(None, chips(1))
 
 
 def two_cores_of_four(examples: Examples) -> None:
-    examples.apply("two-cores")
-    examples.node.wait_pod("two-cores")
-    seen = examples.seen("two-cores")
+    seen = shown(examples, "two-cores")
     assert (seen.cores in {"0-1", "2-3"}, seen.chips) == (True, chips(1))
 
 
 def four_chips(examples: Examples) -> None:
-    examples.apply("four-chips")
-    examples.node.wait_pod("four-chips")
-    assert examples.seen("four-chips") == Seen(None, chips(4))
+    assert shown(examples, "four-chips") == Seen(None, chips(4))
 
 
 def whole_node(examples: Examples) -> None:
-    examples.apply("whole-node")
-    examples.node.wait_pod("whole-node")
-    assert examples.seen("whole-node") == Seen(None, chips(16))
+    assert shown(examples, "whole-node") == Seen(None, chips(16))
 
 
 def whole_node_while_a_core_is_taken(examples: Examples) -> None:

@@ -255,7 +255,7 @@ def test_the_builder_is_told_the_minor(old_server: ApiServer, tmp_path: Path) ->
     with Api(kubeconfig=old_server.kubeconfig(tmp_path / "kubeconfig")) as api:
         publisher = SlicePublisher(api, driver=DRIVER, node_name=NODE, build=Model().build)
         publisher.start()
-        eventually(lambda: publisher.state.ready)
+        eventually(lambda: publisher.state.ready and old_server.watches)
         rows = old_server.store.list("resourceslices")
         assert [sorted(row["spec"]) for row in rows] == [["devices", "driver", "nodeName", "pool", "sharedCounters"]]
         old_server.store.partitionable = False

@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dra_driver.cluster.rights import REVIEWS, RIGHTS
 from dra_driver.kubelet.api import grpc_health_v1_pb2 as health_pb
 from dra_driver.kubelet.api import grpc_health_v1_pb2_grpc as health_grpc
+from dra_driver.kubelet.sockets import SocketServer
 from dra_driver.kubelet.types import ClaimRef, PreparedDevice
 from dra_driver.simulator.apiserver.server import ApiServer
 from dra_driver.simulator.cluster import NodePaths
@@ -285,6 +287,18 @@ class Rig:
     def unprepare(self, ref: ClaimRef) -> None:
         """The pod of that claim ends; raises UnprepareError with the kubelet's text."""
         self.kubelet.unprepare_pod(f"pod-of-{ref.name}")
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[None]:
+    """A live socket on which nothing is served."""
+    server = SocketServer(path, add=lambda _: None, workers=1, name="other")
+    server.start()
+    try:
+        yield
+    finally:
+        server.unlink()
+        server.stop(0)
 
 
 @pytest.fixture

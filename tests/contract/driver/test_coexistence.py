@@ -3,17 +3,16 @@
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dra_driver.kubelet.sockets import SocketServer
 from dra_driver.legacy.device_plugin import CHIP_RESOURCE, CORE_RESOURCE, DevicePlugin
 from dra_driver.neuron.sysfs import read_machine
 from dra_driver.simulator.kubelet import PrepareError
-from tests.contract.driver.conftest import DRIVER, NODE, Rig, eventually
+from tests.contract.driver.conftest import DRIVER, NODE, Rig, eventually, listening
 
 ALL = ["chip-0", "core-0-0", "core-0-1"]
 SOON = "--rescan-interval=1"
@@ -203,19 +202,11 @@ def test_other_drivers_are_those_of_the_list(rig: Rig) -> None:
         assert conflicts(rig) == set()
 
 
-@contextmanager
-def other_driver(rig: Rig, name: str, where: str) -> Iterator[None]:
+def other_driver(rig: Rig, name: str, where: str) -> AbstractContextManager[None]:
     """A live socket of that driver; nothing is served on it, so the kubelet doesn't get far with it."""
     folder = rig.paths.registry if where == "registration" else rig.paths.plugins / name
     folder.mkdir(exist_ok=True)
-    path = folder / (f"{name}-1234-reg.sock" if where == "registration" else "dra.sock")
-    server = SocketServer(path, add=lambda _: None, workers=1, name="other")
-    server.start()
-    try:
-        yield
-    finally:
-        server.unlink()
-        server.stop(0)
+    return listening(folder / (f"{name}-1234-reg.sock" if where == "registration" else "dra.sock"))
 
 
 # Policy

@@ -3,16 +3,14 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 
 from dra_driver.kubelet.names import registration_socket
-from dra_driver.kubelet.sockets import SocketServer
 from dra_driver.simulator.apiserver.faults import Fault
-from tests.contract.driver.conftest import DRIVER, NODE, Rig, eventually
+from tests.contract.driver.conftest import DRIVER, NODE, Rig, eventually, listening
 
 NODES = "/api/v1/nodes"
 BEGIN, END = "^the node is cordoned", "^serving on has ended"
@@ -36,18 +34,9 @@ def ends_at_once(rig: Rig) -> None:
     assert rig.sockets() == set()
 
 
-@contextmanager
-def other_instance(rig: Rig, *, driver: str = DRIVER) -> Iterator[None]:
+def other_instance(rig: Rig, *, driver: str = DRIVER) -> AbstractContextManager[None]:
     """Somebody listens on a registration socket of that driver."""
-    server = SocketServer(
-        registration_socket(rig.paths.registry, driver, "other"), add=lambda _: None, workers=1, name="other"
-    )
-    server.start()
-    try:
-        yield
-    finally:
-        server.unlink()
-        server.stop(0)
+    return listening(registration_socket(rig.paths.registry, driver, "other"))
 
 
 def test_bc095_cordoned_with_a_claim_serves_until_it_is_unprepared(rig: Rig) -> None:

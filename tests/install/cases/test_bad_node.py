@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from testbed import driver_image, leftovers, objects, overlap
+from testbed import driver_image, objects, overlap
 from testbed.api import Object
 from testbed.charts import CHART, NAMESPACE
-from testbed.node import Node
+from testbed.node import Node, lone_node
 from testbed.release import Site, image_of
 from testbed.stack import AUDIT_METADATA, Options
 from testbed.waiting import until
@@ -137,18 +137,13 @@ def mount_failure(node: Node, pod: str) -> str:
 @pytest.fixture(scope="module")
 def gateless() -> Iterator[Installed]:
     """The release on a node and control plane of its own with the gate off everywhere."""
-    before = leftovers.snapshot()
-    node = Node(Options(feature_gates={GATE: False}, audit=AUDIT_METADATA))
-    try:
+    with lone_node(Options(feature_gates={GATE: False}, audit=AUDIT_METADATA)) as node:
         node.load_image(driver_image.build())
         with Site.prepared(node, folder="m") as site:
             site.label(f"{LABEL}=true")
             site.install("--wait", "--timeout", "120s")
             yield Installed(site)
             node.clean()
-    finally:
-        node.close()
-    leftovers.assert_nothing_left(before, node.stack.sandbox.name)
 
 
 def device_names(slices: list[Object]) -> list[str]:

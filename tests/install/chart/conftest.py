@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testbed import binaries, charts, leftovers, settings, stack
+from testbed import binaries, charts, settings, stack
 from testbed.charts import Chart, Server
-from testbed.node import Node
+from testbed.node import Node, lone_node
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -30,13 +30,8 @@ def chart(helm: Path) -> Chart:
 @pytest.fixture(scope="session")
 def chart_node() -> Iterator[Node]:
     """A real node for the tests of this folder; nothing may be left of it."""
-    before = leftovers.snapshot()
-    node = Node()
-    try:
+    with lone_node() as node:
         yield node
-    finally:
-        node.close()
-    leftovers.assert_nothing_left(before, node.stack.sandbox.name)
 
 
 @pytest.fixture(scope="session", params=["1.37", "1.34"])

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from testbed import binaries, driver_image, images, leftovers, packages
+from testbed import binaries, driver_image
 from testbed.charts import Chart
 from testbed.examples import Examples
-from testbed.node import Node
+from testbed.node import lone_node
 from testbed.release import USER, Site
 from testbed.stack import Options
 
@@ -17,20 +17,6 @@ ONLY_THE_DRIVER = (
 )
 
 Measured = Callable[[str, object], None]
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build before the first test: a cold build takes minutes, which no test's timeout allows."""
-    if session.config.option.collectonly:
-        return
-    if reason := packages.obstacle():
-        raise pytest.UsageError(f"no real node here: {reason}")
-    if names := packages.missing():
-        raise pytest.UsageError(f"missing packages: {' '.join(names)}; run: python tests/cluster/node.py packages")
-    binaries.build_all()
-    binaries.build(binaries.helm())
-    images.build_images()
-    driver_image.build()
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +31,12 @@ MODES = [pytest.param(True, id="reads-pods"), pytest.param(False, id="reads-no-p
 @pytest.fixture(scope="module", params=MODES)
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """A labelled node with a trn1.2xlarge and the driver's image under two tags, nothing installed."""
-    before = leftovers.snapshot()
-    node = Node(Options(audit=ONLY_THE_DRIVER))
-    try:
+    settings = {"rescanInterval": 1}  # a machine that changes is seen soon
+    with lone_node(Options(audit=ONLY_THE_DRIVER)) as node:
         node.load_image(driver_image.build(), also=[B])
-        settings = {"rescanInterval": 1}  # a machine that changes is seen soon
         with Site.prepared(node, folder="m", rbac={"readPods": request.param}, settings=settings) as site:
             site.label("coreslice.dev/neuron=true")
             yield site
-    finally:
-        node.close()
-    leftovers.assert_nothing_left(before, node.stack.sandbox.name)
 
 
 @pytest.fixture
