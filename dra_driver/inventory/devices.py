@@ -67,19 +67,14 @@ def devices(machine: Machine, *, lnc: int = 1) -> tuple[Device, ...]:
 
 
 def publishing_order(device: Device) -> tuple[int, ...]:
-    """The packing policy as a sort key: the allocator takes the first fit.
+    """Packing and cost as a sort key: the allocator takes the first fit, and looks at all that stand before it.
 
-    Cores ascending by chip fill one chip before they touch the next, then runs, small ones first; whole chips and
-    groups descending are taken from the other end.
+    Of what there are fewest comes first (groups, large ones first, chips, runs, cores): whatever one type is asked
+    for, the fewest of others are looked at. Cores ascending by chip fill one chip before they touch the next; whole
+    chips and groups descending are taken from the other end.
     """
-    chip = device.chips[0]
-    match device.type:
-        case DeviceType.CORE:
-            return (0, 1, chip, device.first_core, device.lnc)
-        case DeviceType.CORE_RUN:
-            return (1, device.cores, chip, device.first_core, device.lnc)
-        case DeviceType.CHIP | DeviceType.CHIP_GROUP:
-            return (2, len(device.chips), -chip, 0, device.lnc)
+    sign = 1 if device.part else -1
+    return (device.part, -device.cores, sign * device.chips[0], device.first_core, device.lnc)
 
 
 def shape(name: str, offered: Iterable[Device], held: Mapping[str, Mapping[str, Any]] | None = None) -> Device | None:

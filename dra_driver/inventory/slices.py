@@ -8,6 +8,7 @@ it a layout can't list, `layout` decides.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from dra_driver.inventory import counters, limits
@@ -95,17 +96,23 @@ def _counted(listing: Listing, totals: Mapping[int, int], layout: Layout) -> lis
     wires = [{**d.wire, "consumesCounters": counters.consumption(draws[d.name])} for d in listing.devices]
     if layout.combined:
         return [{"sharedCounters": sets, "devices": wires}]
-    return [*_chunks("sharedCounters", sets, limits.COUNTER_SETS_PER_SLICE), *_device_slices(wires)]
+    return [*_chunks("sharedCounters", sets, limits.COUNTER_SETS_PER_SLICE), *_device_slices(listing.devices, wires)]
 
 
 def _uncounted(listing: Listing) -> list[Wire]:
     """The server would drop draws anyway, and what comes back is compared with what was sent."""
     wires = [{key: value for key, value in d.wire.items() if key != "consumesCounters"} for d in listing.devices]
-    return _device_slices(wires)
+    return _device_slices(listing.devices, wires)
 
 
-def _device_slices(wires: Sequence[Wire]) -> list[Wire]:
-    return _chunks("devices", wires, limits.DEVICES_PER_SLICE)
+def _device_slices(devices: Sequence[Device], wires: Sequence[Wire]) -> list[Wire]:
+    """What one slice doesn't hold is parted between types: up to 1.35 the order holds within a slice only."""
+    if len(wires) <= limits.DEVICES_PER_SLICE:
+        return _chunks("devices", wires, limits.DEVICES_PER_SLICE)
+    by_part = groupby(zip(devices, wires, strict=True), key=lambda pair: pair[0].part)
+    return [
+        entry for _, pairs in by_part for entry in _chunks("devices", [w for _, w in pairs], limits.DEVICES_PER_SLICE)
+    ]
 
 
 def _chunks(key: str, entries: Sequence[Wire], most: int) -> list[Wire]:

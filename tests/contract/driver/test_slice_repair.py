@@ -4,6 +4,7 @@ The daemon makes no such values of any hardware that is known. Here it is one wi
 have 200 bytes, while sysfs has such texts and the server takes 64.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import combinations, product
 from pathlib import Path
@@ -87,7 +88,7 @@ def test_bc014_a_refused_common_value_costs_the_device_and_not_the_node(defectiv
     found = listed(defective.slices())
     assert {device["attributes"]["index"]["int"] for device in found.values()} == {0, 2, 3, 4, 5}
     assert {"core-0-0", "core-0-1", "chip-0", "chip-5"} < found.keys()
-    assert any("device 'core-1-0' left out" in text for text in defective.wait_events("SliceRepaired"))
+    assert any(re.search(r"device 'chips-[01]-\d+' left out", text) for text in defective.wait_events("SliceRepaired"))
     defective.prepare(defective.core("a", "core-0-0"))
 
 
@@ -120,7 +121,7 @@ def test_bc014_what_a_claim_holds_is_never_left_out(defective: Rig) -> None:
     before = defective.slices()
     defective.prepare(ref := defective.core("a", "core-1-0"))  # allocated while it was still listed
     why = defective.wait_not_ready("would refuse")
-    assert "spec.devices[2].attributes[family].string: 90 bytes" in why
+    assert ".attributes[family].string: 90 bytes" in why
     assert why in defective.wait_events("PublishFailed")
     assert defective.slices() == before
     assert value(defective, "coreslice_slice_faults") > 0

@@ -23,7 +23,7 @@ from fleetbench.packing import Packing, churn
 RESULTS = Path(__file__).parents[1] / "results"
 WARM_UP = 20  # pods
 KNOWN = {each.name: each for each in (*MAIN, *LAYOUTS)}
-PACKED = ("everything", "small first, all up", "big first, all up")
+PACKED = ("everything", "all up", "cores first, all down")
 
 
 @dataclass(frozen=True)

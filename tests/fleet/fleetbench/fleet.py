@@ -6,6 +6,7 @@ from typing import Any
 
 from testbed.published import DRIVER
 
+from dra_driver.inventory.attributes import COMMON
 from dra_driver.inventory.classes import device_classes
 from dra_driver.inventory.devices import Device, DeviceType, devices, publishing_order, totals
 from dra_driver.inventory.offer import Offer
@@ -44,6 +45,18 @@ def same(device: Wire) -> Wire:
 def few_attributes(device: Wire) -> Wire:
     """Only what classes select by."""
     kept = {key: device["attributes"][key] for key in ("type", "cores", "chips")}
+    return {**device, "attributes": kept}
+
+
+def common_attributes(device: Wire) -> Wire:
+    """What every device has, on chips and groups too."""
+    kept = {key: value for key, value in device["attributes"].items() if key in COMMON}
+    return {**device, "attributes": kept}
+
+
+def aws_only(device: Wire) -> Wire:
+    """The ids of groups and little more: what a driver of chips alone needs."""
+    kept = {key: value for key, value in device["attributes"].items() if key in COMMON or "devicegroup" in key}
     return {**device, "attributes": kept}
 
 
@@ -135,12 +148,17 @@ MAIN = (
     Variant("AWS style", style="aws", offer=Offer(types=_CHIPS), counters=False),
     Variant("extended resource", style="extended"),
 )
+_CORES_FIRST = order(chips=-1)
 LAYOUTS = (
-    Variant("small first, all up", order=order()),
-    Variant("small first, chips down", order=order(chips=-1)),
-    Variant("small first, all down", order=order(cores=-1, chips=-1)),
-    Variant("big first, all up", order=order(small_first=False)),
-    Variant("big first, chips down", order=order(small_first=False, chips=-1)),
+    Variant("cores first", order=_CORES_FIRST),
+    Variant("cores first, all up", order=order()),
+    Variant("cores first, all down", order=order(cores=-1, chips=-1)),
+    Variant("all up", order=order(small_first=False)),
+    Variant("chips only, small first", order=_CORES_FIRST, offer=Offer(types=_WHOLE)),
+    Variant("chips only, common attributes", offer=Offer(types=_WHOLE), wire=common_attributes),
+    Variant("chips only, groups of 4 and 16", offer=Offer(types=_WHOLE, chip_counts=(1, 4, 16))),
+    Variant("AWS style, common attributes", style="aws", offer=Offer(types=_CHIPS), counters=False, wire=aws_only),
+    Variant("common attributes", wire=common_attributes),
     Variant("few attributes", wire=few_attributes),
     Variant("eight attributes more", wire=more_attributes),
     Variant("no driver test", selector=no_driver_test),

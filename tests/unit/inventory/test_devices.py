@@ -61,28 +61,28 @@ def named(found: tuple[Device, ...], name: str) -> Device:
 
 def test_one_chip_of_two_cores(machine: MakeMachine) -> None:
     found = devices(machine())
-    assert [device.name for device in found] == ["core-0-0", "core-0-1", "chip-0"]
-    core, chip = found[1], found[2]
+    assert [device.name for device in found] == ["chip-0", "core-0-0", "core-0-1"]
+    chip, _, core = found
     assert (core.type, core.chips, core.first_core, core.cores, core.lnc) == (DeviceType.CORE, (0,), 1, 1, 1)
     assert (chip.type, chip.chips, chip.first_core, chip.cores, chip.lnc) == (DeviceType.CHIP, (0,), 0, 2, 1)
 
 
-def test_cores_ascend_and_chips_descend(machine: MakeMachine) -> None:
+def test_chips_descend_and_cores_ascend(machine: MakeMachine) -> None:
     names = [device.name for device in devices(machine(chips=(0, 2, 10)))]
     assert names == [
-        *("core-0-0", "core-0-1", "core-2-0", "core-2-1", "core-10-0", "core-10-1"),
         *("chip-10", "chip-2", "chip-0"),
+        *("core-0-0", "core-0-1", "core-2-0", "core-2-1", "core-10-0", "core-10-1"),
     ]
 
 
 def test_names_say_the_lnc_on_hardware_that_knows_two(machine: MakeMachine) -> None:
     hardware = machine(cores=8, architecture="NCv3")
     one, two = devices(hardware, lnc=1), devices(hardware, lnc=2)
-    assert one[0].name == "core-0-0-lnc1"
+    assert one[0].name == "chip-0-lnc1"
     assert [device.name for device in two] == [
-        *("core-0-0-lnc2", "core-0-1-lnc2", "core-0-2-lnc2", "core-0-3-lnc2"),
-        *("cores-0-0-2-lnc2", "cores-0-2-2-lnc2"),
         "chip-0-lnc2",
+        *("cores-0-0-2-lnc2", "cores-0-2-2-lnc2"),
+        *("core-0-0-lnc2", "core-0-1-lnc2", "core-0-2-lnc2", "core-0-3-lnc2"),
     ]
     assert {device.name for device in one}.isdisjoint(device.name for device in two)
 
@@ -141,7 +141,7 @@ def test_what_a_chip_says(machine: MakeMachine) -> None:
 def test_bc014_version_is_not_semver(machine: MakeMachine, version: str) -> None:
     for device in devices(machine(driver_version=version)):
         assert value(device, "driverVersion") == "0.0.0-unknown"
-    chip = devices(machine(driver_version=version))[-1]
+    chip = devices(machine(driver_version=version))[0]
     assert value(chip, "driverVersionText") == version[:64]
 
 
@@ -155,14 +155,14 @@ def test_strings_are_cut_to_64_bytes_between_characters(machine: MakeMachine, te
 
 
 def test_memory_is_shared_out_to_cores(machine: MakeMachine) -> None:
-    core, _, chip = devices(machine())
+    chip, core, _ = devices(machine())
     assert core.wire["capacity"] == {"memory": {"value": "16Gi"}}
     assert chip.wire["capacity"] == {"memory": {"value": "32Gi"}}
 
 
 @pytest.mark.parametrize(("cores", "share"), [(1, "32Gi"), (8, "4Gi"), (3, "11184810Ki")])
 def test_shares_are_whole_and_canonical(machine: MakeMachine, cores: int, share: str) -> None:
-    assert devices(machine(cores=cores))[0].wire["capacity"] == {"memory": {"value": share}}
+    assert devices(machine(cores=cores))[-1].wire["capacity"] == {"memory": {"value": share}}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_totals_are_physical_cores(machine: MakeMachine) -> None:
 
 def test_a_device_is_found_by_its_name(machine: MakeMachine) -> None:
     found = devices(machine(chips=2))
-    assert shape("core-1-0", found) is found[2]
+    assert shape("core-1-0", found) is found[4]
     assert shape("core-2-0", found) is None
     assert shape("core-1-0-lnc2", found) is None
 
@@ -195,11 +195,11 @@ def test_a_device_is_found_by_its_name(machine: MakeMachine) -> None:
 def test_a_held_device_is_found_though_the_hardware_is_gone(machine: MakeMachine) -> None:
     before = devices(machine(chips=2))
     held = {device.name: device.wire for device in before if device.chips == (1,)}
-    assert shape("core-1-0", devices(machine()), held) == before[2]
+    assert shape("core-1-0", devices(machine()), held) == before[4]
 
 
 def test_what_is_held_counts_as_it_was_published(machine: MakeMachine) -> None:
-    before = devices(machine(cores=2))[-1]
+    before = devices(machine(cores=2))[0]
     now = devices(machine(cores=4))
     assert named(now, "chip-0").cores == 4
     again = shape("chip-0", now, {"chip-0": before.wire})
@@ -216,16 +216,16 @@ def test_devices_come_back_from_their_published_form(machine: MakeMachine, lnc: 
 @pytest.mark.parametrize("key", ["type", "index", "chips", "cores", "firstCore", "logicalNeuronCore"])
 @pytest.mark.parametrize("broken", [None, {}, {"bool": True}, {"int": "1"}, {"string": "rack"}])
 def test_a_published_form_that_says_too_little(machine: MakeMachine, key: str, broken: Any) -> None:
-    wire = dict(devices(machine())[0].wire)
+    wire = dict(devices(machine())[-1].wire)
     told = {name: entry for name, entry in wire["attributes"].items() if name != key}
     wire["attributes"] = told if broken is None else told | {key: broken}
-    with pytest.raises(InventoryError, match="device 'core-0-0' doesn't say what it covers"):
+    with pytest.raises(InventoryError, match="device 'core-0-1' doesn't say what it covers"):
         from_wire(wire)
 
 
 @pytest.mark.parametrize("change", [{"cores": 0}, {"chips": 0}, {"index": -1}, {"chips": 4}, {"logicalNeuronCore": 0}])
 def test_a_published_form_that_covers_nothing(machine: MakeMachine, change: dict[str, int]) -> None:
-    wire = dict(devices(machine())[0].wire)
+    wire = dict(devices(machine())[-1].wire)
     wire["attributes"] = wire["attributes"] | {key: {"int": number} for key, number in change.items()}
     with pytest.raises(InventoryError, match="covers nothing"):
         from_wire(wire)
@@ -258,7 +258,7 @@ def test_overlap_is_seen_at_whatever_lnc(machine: MakeMachine) -> None:
         (2, []),
         (3, ["cores-0-0-2"]),
         (4, ["cores-0-0-2", "cores-0-2-2"]),
-        (8, [*(f"cores-0-{first}-2" for first in (0, 2, 4, 6)), "cores-0-0-4", "cores-0-4-4"]),
+        (8, ["cores-0-0-4", "cores-0-4-4", *(f"cores-0-{first}-2" for first in (0, 2, 4, 6))]),
     ],
 )
 def test_runs_are_aligned_powers_of_two_below_the_chip(machine: MakeMachine, cores: int, runs: list[str]) -> None:
@@ -291,18 +291,18 @@ def groups(found: Sequence[Device]) -> list[str]:
     return [device.name for device in found if device.type is DeviceType.CHIP_GROUP]
 
 
-def test_groups_of_a_torus_small_before_large_and_descending() -> None:
+def test_groups_of_a_torus_large_before_small_and_descending() -> None:
     assert groups(sized("trn1.32xlarge")) == [
-        *(f"chips-{first}-2" for first in range(14, -1, -2)),
+        *("chips-0-16", "chips-8-8", "chips-0-8"),
         *(f"chips-{first}-4" for first in (12, 8, 4, 0)),
-        *("chips-8-8", "chips-0-8", "chips-0-16"),
+        *(f"chips-{first}-2" for first in range(14, -1, -2)),
     ]
 
 
 def test_groups_of_a_line_are_windows() -> None:
     assert groups(sized("inf2.24xlarge")) == [
+        *("chips-0-6", "chips-2-4", "chips-1-4", "chips-0-4"),
         *(f"chips-{first}-2" for first in (4, 3, 2, 1, 0)),
-        *("chips-2-4", "chips-1-4", "chips-0-4", "chips-0-6"),
     ]
 
 
@@ -376,10 +376,10 @@ def test_on_every_size_names_and_physical_cores_add_up(size: str) -> None:
 
 
 def test_the_order_is_one_key(machine: MakeMachine) -> None:
-    """Cores ascending, runs after them, chips and groups descending behind."""
+    """Of what there are fewest first; chips and groups descending, cores and runs ascending."""
     found = devices(machine(chips=2, cores=4, architecture="NCv1"))
     mixed = random.Random(1).sample(found, len(found))
     assert mixed != list(found)
     assert sorted(mixed, key=publishing_order) == list(found)
     kinds = [device.type for device in found]
-    assert kinds == sorted(kinds, key=[DeviceType.CORE, DeviceType.CORE_RUN, DeviceType.CHIP].index)
+    assert kinds == sorted(kinds, key=[DeviceType.CHIP, DeviceType.CORE_RUN, DeviceType.CORE].index)

@@ -46,7 +46,7 @@ def test_counters_stand_in_a_slice_of_their_own(machine: MakeMachine, slices: Bu
     assert first["spec"]["sharedCounters"] == [{"name": "chips", "counters": {"chip-0": {"value": "2"}}}]
     assert "devices" not in first["spec"]  # `devices: []` beside counters is refused
     assert "sharedCounters" not in second["spec"]
-    assert [device["name"] for device in second["spec"]["devices"]] == ["core-0-0", "core-0-1", "chip-0"]
+    assert [device["name"] for device in second["spec"]["devices"]] == ["chip-0", "core-0-0", "core-0-1"]
 
 
 def test_all_slices_belong_to_one_pool_and_one_node(machine: MakeMachine) -> None:
@@ -88,7 +88,7 @@ def test_bc026_no_devices_no_slices(machine: MakeMachine, slices: Build, layout:
 
 @pytest.mark.parametrize(
     ("lnc", "sizes"),
-    [(2, [64, 16]), (1, [64, 64, 16])],
+    [(2, [16, 64]), (1, [16, 64, 64])],  # parted between chips and cores
 )
 def test_bc017_slices_are_split_at_64(machine: MakeMachine, slices: Build, lnc: int, sizes: list[int]) -> None:
     hardware = machine(chips=16, cores=8, architecture="NCv3")
@@ -172,12 +172,12 @@ def test_bc085_what_is_held_stays_listed_when_its_chip_goes(machine: MakeMachine
     hardware = machine(chips=2)
     held = held_of(hardware, "core-1-0", "core-1-1")
     found = slices(machine(chips=1), held=held)
-    assert names(found) == ["core-0-0", "core-0-1", "core-1-0", "core-1-1", "chip-0"]
+    assert names(found) == ["chip-0", "core-0-0", "core-0-1", "core-1-0", "core-1-1"]
     assert counters(found) == {"chips": {"chip-0": "2", "chip-1": "2"}}
 
 
 def test_bc085_what_was_free_goes(machine: MakeMachine, slices: Build) -> None:
-    assert names(slices(machine(chips=1))) == ["core-0-0", "core-0-1", "chip-0"]
+    assert names(slices(machine(chips=1))) == ["chip-0", "core-0-0", "core-0-1"]
 
 
 def test_held_devices_alone_keep_the_pool(machine: MakeMachine, slices: Build) -> None:
@@ -188,7 +188,7 @@ def test_held_devices_alone_keep_the_pool(machine: MakeMachine, slices: Build) -
 
 def test_what_is_held_stays_as_it_was_published(machine: MakeMachine, slices: Build) -> None:
     before = held_of(machine(driver_version="2.26.5.0"), "core-0-0")
-    first, second, _ = listed(slices(machine(driver_version="2.30.2.0"), held=before))
+    _, first, second = listed(slices(machine(driver_version="2.30.2.0"), held=before))
     assert first == before["core-0-0"]
     assert first["attributes"]["driverVersion"] == {"version": "2.26.5+0"}
     assert second["attributes"]["driverVersion"] == {"version": "2.30.2+0"}
@@ -226,7 +226,7 @@ def four(machine: MakeMachine, chips: int = 1) -> Machine:
 
 def test_where_runs_are_listed_each_core_has_a_counter_of_its_own(machine: MakeMachine, slices: Build) -> None:
     found = slices(four(machine))
-    assert names(found) == [*(f"core-0-{core}" for core in range(4)), "cores-0-0-2", "cores-0-2-2", "chip-0"]
+    assert names(found) == ["chip-0", "cores-0-0-2", "cores-0-2-2", *(f"core-0-{core}" for core in range(4))]
     assert counters(found) == {"chips": {"chip-0": "4"}, "cores-0": {f"core-0-{core}": "1" for core in range(4)}}
     draws = {device["name"]: device["consumesCounters"] for device in listed(found)}
     assert draws["core-0-1"] == [
@@ -294,8 +294,8 @@ def row(machine: MakeMachine, chips: int = 4) -> Machine:
 
 def test_a_group_draws_all_of_each_of_its_chips(machine: MakeMachine, slices: Build) -> None:
     found = slices(row(machine))
-    assert names(found)[8:] == ["chip-3", "chip-2", "chip-1", "chip-0", "chips-2-2", "chips-0-2", "chips-0-4"]
-    assert listed(found)[-1]["consumesCounters"] == [
+    assert names(found)[:7] == ["chips-0-4", "chips-2-2", "chips-0-2", "chip-3", "chip-2", "chip-1", "chip-0"]
+    assert listed(found)[0]["consumesCounters"] == [
         {"counterSet": "chips", "counters": {f"chip-{chip}": {"value": "2"} for chip in range(4)}}
     ]
 
@@ -303,8 +303,8 @@ def test_a_group_draws_all_of_each_of_its_chips(machine: MakeMachine, slices: Bu
 def test_bc085_a_held_group_stays_listed_when_a_chip_of_it_goes(machine: MakeMachine, slices: Build) -> None:
     held = held_of(row(machine), "chips-0-4")
     found = slices(row(machine, chips=3), held=held)
-    assert names(found)[-1] == "chips-0-4"
-    assert listed(found)[-1] == held["chips-0-4"]
+    assert names(found)[0] == "chips-0-4"
+    assert listed(found)[0] == held["chips-0-4"]
     assert "chip-3" not in names(found)
     assert counters(found) == {"chips": {f"chip-{chip}": "2" for chip in range(4)}}
 
@@ -312,7 +312,7 @@ def test_bc085_a_held_group_stays_listed_when_a_chip_of_it_goes(machine: MakeMac
 def test_a_held_group_stays_listed_when_the_offer_has_none(machine: MakeMachine, slices: Build) -> None:
     held = held_of(row(machine), "chips-2-2")
     found = slices(row(machine), held=held, offer=Offer(types=frozenset({DeviceType.CORE}), chips_with_cores=1))
-    assert names(found) == ["core-0-0", "core-0-1", "chips-2-2"]
+    assert names(found) == ["chips-2-2", "core-0-0", "core-0-1"]
     assert counters(found) == {"chips": {"chip-0": "2", "chip-2": "2", "chip-3": "2"}}
 
 
@@ -343,8 +343,8 @@ def test_a_held_device_at_another_lnc_keeps_its_cores_from_being_listed(machine:
     hardware = machine(chips=1, cores=8, architecture="NCv3")
     found = slices(hardware, lnc=1, held=held_of(hardware, "core-0-1-lnc2", lnc=2))
     assert names(found) == [
-        *("core-0-0-lnc1", "core-0-1-lnc1", "core-0-1-lnc2", "core-0-4-lnc1"),
-        *("core-0-5-lnc1", "core-0-6-lnc1", "core-0-7-lnc1", "chip-0-lnc1"),
+        *("chip-0-lnc1", "core-0-0-lnc1", "core-0-1-lnc1", "core-0-1-lnc2"),
+        *("core-0-4-lnc1", "core-0-5-lnc1", "core-0-6-lnc1", "core-0-7-lnc1"),
     ]
 
 

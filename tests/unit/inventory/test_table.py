@@ -56,13 +56,13 @@ def test_the_table_is_the_one_that_was_read() -> None:
         ("trn1.2xlarge", 1, 37, {"core": 2, "chip": 1, "slices": 2, "sets": 1, "counters": 1}),
         # 16 chips of 2: 32 cores, 16 chips, groups 8 + 4 + 2 + 1: 63, just in one slice.
         ("trn1.32xlarge", 1, 37, {"core": 32, "chip": 16, "chip-group": 15, "slices": 2, "sets": 1, "counters": 16}),
-        # 16 chips of 8 at LNC 2: 64 cores, and 31 in the next slice.
+        # 16 chips of 8 at LNC 2: chips and groups are 31, the 64 cores have the next slice.
         ("trn2.48xlarge", 2, 37, {"core": 64, "chip": 16, "chip-group": 15, "slices": 3, "sets": 1, "counters": 16}),
-        # At LNC 1 128 cores: 159 devices are 64 + 64 + 31.
+        # At LNC 1 128 cores: 159 devices are 31 + 64 + 64.
         ("trn2.48xlarge", 1, 37, {"core": 128, "chip": 16, "chip-group": 15, "slices": 4, "sets": 1, "counters": 16}),
         # In one slice of 128: 31 that aren't cores, 97 left, 12 chips of 8.
         ("trn2.48xlarge", 1, 34, {"core": 96, "chip": 16, "chip-group": 15, "slices": 1, "sets": 1, "counters": 16}),
-        # A ring of 12 without wrapping: 11 windows of 2, 9 of 4, 7 of 6, 5 of 8, 1 of 12. 69 are two slices.
+        # A ring of 12 without wrapping: 11 windows of 2, 9 of 4, 7 of 6, 5 of 8, 1 of 12. 45 and 24 cores.
         ("inf2.48xlarge", 1, 37, {"core": 24, "chip": 12, "chip-group": 33, "slices": 3, "sets": 1, "counters": 12}),
         # A line of 4 chips of 4: windows 3 of 2, 2 of 3 (12 cores), 1 of 4; 2 runs a chip. 34 in all.
         # Counters: 4 chips, and one set of 16 cores.
@@ -72,13 +72,14 @@ def test_the_table_is_the_one_that_was_read() -> None:
             37,
             {"core": 16, "core-run": 8, "chip": 4, "chip-group": 6, "slices": 2, "sets": 2, "counters": 20},
         ),
-        # 16 chips of 4: windows 15 of 2, 14 of 3, 13 of 4, 11 of 6, 9 of 8, 5 of 12, 1 of 16: 68. 180 are 3 slices.
+        # 16 chips of 4: windows 15 of 2, 14 of 3, 13 of 4, 11 of 6, 9 of 8, 5 of 12, 1 of 16: 68. With chips 84: 2 slices,
+        # and as many for the 96 cores and runs.
         # Counters: 16 chips, and 4 sets of 16 cores.
         (
             "inf1.24xlarge",
             1,
             37,
-            {"core": 64, "core-run": 32, "chip": 16, "chip-group": 68, "slices": 4, "sets": 5, "counters": 80},
+            {"core": 64, "core-run": 32, "chip": 16, "chip-group": 68, "slices": 5, "sets": 5, "counters": 80},
         ),
     ],
 )
