@@ -29,19 +29,23 @@ def test_a_variant_lists_its_devices_once(variant: Variant) -> None:
     assert len(names) == len(set(names)) == len(variant.devices())
 
 
+ORDERS = ("cores first", "cores first, all up", "cores first, all down", "all up")
+
+
 def test_the_order_is_all_that_an_order_changes() -> None:
-    orders = [each for each in LAYOUTS if "first, " in each.name]
-    assert len(orders) == 5
+    orders = [each for each in LAYOUTS if each.name in ORDERS]
+    assert len(orders) == len(ORDERS)
     assert {frozenset(listed(each)) for each in orders} == {frozenset(listed(MAIN[0]))}
-    assert len({tuple(listed(each)) for each in orders}) == 5
+    assert len({tuple(listed(each)) for each in (*orders, MAIN[0])}) == len(ORDERS) + 1
 
 
 def test_orders_begin_and_end_where_their_names_say() -> None:
-    by_name = {each.name: listed(each) for each in LAYOUTS}
-    ends = {name: (names[0], names[-1]) for name, names in by_name.items() if "first, " in name}
-    assert ends["small first, all up"] == ("core-0-0-lnc2", "chips-0-16-lnc2")
-    assert ends["small first, all down"][0] == "core-15-3-lnc2"
-    assert ends["big first, chips down"] == ("chips-0-16-lnc2", "core-15-3-lnc2")
+    by_name = {each.name: listed(each) for each in (*MAIN, *LAYOUTS) if each.style == "ours"}
+    ends = {name: (names[0], names[-1]) for name, names in by_name.items()}
+    assert ends["everything"] == ("chips-0-16-lnc2", "core-15-3-lnc2")
+    assert ends["cores first"] == ends["cores first, all up"] == ("core-0-0-lnc2", "chips-0-16-lnc2")
+    assert ends["cores first, all down"][0] == "core-15-3-lnc2"
+    assert by_name["all up"].index("chips-0-2-lnc2") < by_name["all up"].index("chips-2-2-lnc2")
 
 
 @pytest.mark.parametrize(("name", "count"), [("few attributes", 3), ("eight attributes more", 18)])
