@@ -14,7 +14,7 @@ demo: $(VENV)/.demo  ## the whole path on a simulated machine, in a few seconds;
 test: $(VENV)/.dev lint  ## everything this machine can run; says what it leaves out and why
 	@$(BIN)/python tests/rungs.py
 
-test-full: $(VENV)/.dev lint  ## all of it: every mode of the installed driver, the real allocators and validations
+test-full: $(VENV)/.dev lint  ## all of it: every mode of the installed driver, the allocators and validations of every version
 	@$(BIN)/python tests/rungs.py --full
 
 test-fast: $(VENV)/.dev  ## unit and contract tests only

@@ -15,6 +15,7 @@ from testbed.allocator import FEATURES, IMPLEMENTATIONS, MINORS, Allocator
 from testbed.published import Core, Published, Shape, claim, classes, shapes
 
 from dra_driver.inventory.offer import Offer, Runs
+from tests.oracle.conftest import EVERY_MINOR
 
 pytestmark = pytest.mark.go
 
@@ -97,6 +98,7 @@ def test_every_implementation_of_1_37(
     check(shape.publish(), real(37, tuple(features)), steps)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shape", TYPICAL, ids=str)
 @pytest.mark.parametrize("minor", MINORS[:-1])
 @settings(max_examples=10, derandomize=True)
@@ -105,7 +107,7 @@ def test_every_minor_in_its_own_layout(minor: int, shape: Shape, real: Callable[
     check(shape.publish(minor=minor), real(minor), steps)
 
 
-@pytest.mark.parametrize("minor", MINORS)
+@pytest.mark.parametrize("minor", EVERY_MINOR)
 @settings(max_examples=10, derandomize=True)
 @given(steps=STEPS)
 def test_without_counters_one_granularity_overlaps_with_nothing(

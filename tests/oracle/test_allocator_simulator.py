@@ -163,7 +163,7 @@ def outcome(verdict: Verdict) -> Any:
     return verdict.allocations
 
 
-@pytest.mark.parametrize("minor", [36, 37])
+@pytest.mark.parametrize("minor", [pytest.param(36, marks=pytest.mark.full), 37])
 @pytest.mark.timeout(600)
 @settings(max_examples=EXAMPLES, derandomize=True)
 @given(data=st.data())
@@ -211,6 +211,7 @@ def test_the_most_that_a_claim_can_have(real: Callable[..., Allocator], asked_fo
     assert simulated(node.slices, pod, (), node.node) == verdict
 
 
+@pytest.mark.full
 def test_kubernetes_140434_up_to_1_36_pools_of_one_name_share_their_counters(real: Callable[..., Allocator]) -> None:
     """So our pools have the driver in their name."""
 
