@@ -53,7 +53,8 @@ def test_bc014_version_is_not_semver(minor: int, version: str) -> None:
     """The server stores the slices as they are sent, with everything that all devices have."""
     made = publish(replace(nominal(SIZES["trn2.48xlarge"]), driver_version=version), minor=minor)
     for verdict in verdicts(minor, made.slices, {gate.PARTITIONABLE: True}):
-        assert (verdict.accepted, verdict.faults, verdict.unknown, verdict.dropped) == (True, (), set(), set())
+        assert verdict.accepted, verdict.faults
+        assert not verdict.unknown | verdict.dropped
     for device in made.devices.values():
         assert device.wire["attributes"].keys() >= COMMON
         expected = "2.29.0+0" if version == "2.29.0.0" else "0.0.0-unknown"

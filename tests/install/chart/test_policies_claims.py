@@ -66,10 +66,12 @@ def said(
         ("neuron-chip", 4, "ask one of class neuron-chips-4"),
         ("neuron-chips-2", 3, "ask one of class neuron-chips-6"),
         ("neuron-core", 5, "classes have 1, 2, 4, 8, 12, 16, 24, 32, 64, 128 cores or 1, 2, 4, 6, 8, 12, 16 chips"),
+        ("neuron-chip", 7, "classes have 1, 2, 4, 8, 12, 16, 24, 32, 64, 128 cores or 1, 2, 4, 6, 8, 12, 16 chips"),
+        ("neuron-core", 24, "ask one of class neuron-cores-24"),
         ("neuron-chips-16", 2, "no class is that large"),
     ],
 )
-def test_count_is_refused_with_the_class_to_ask(
+def test_bc077_count_is_refused_with_the_class_to_ask(
     server: Server, kind: str, device_class: str, count: int, instead: str
 ) -> None:
     text = said(server, plain("r", device_class, count=count), kind=kind)

@@ -57,7 +57,7 @@ def cores_of(grant: ContainerEdits, cores_per_chip: int) -> set[tuple[int, int]]
 
 
 @pytest.mark.parametrize(("names", "hosts", "run"), FITTING)
-def test_what_fits_has_its_nodes_from_zero_and_one_run(
+def test_bc066_what_fits_has_its_nodes_from_zero_and_one_run(
     snapshot: MakeSnapshot, names: list[str], hosts: list[str], run: str | None
 ) -> None:
     now = snapshot(4)
@@ -68,7 +68,7 @@ def test_what_fits_has_its_nodes_from_zero_and_one_run(
 
 
 @pytest.mark.parametrize(("names", "told"), WITH_A_GAP)
-def test_a_gap_is_refused_and_named(snapshot: MakeSnapshot, names: list[str], told: str) -> None:
+def test_bc072_a_gap_is_refused_and_named(snapshot: MakeSnapshot, names: list[str], told: str) -> None:
     now = snapshot(4)
     with pytest.raises(Refusal) as caught:
         edits([now.devices[name] for name in names], now.machine)

@@ -375,6 +375,38 @@ def test_on_every_size_names_and_physical_cores_add_up(size: str) -> None:
                 assert value(device, "physicalCores") == device.cores * lnc
 
 
+def linked(machine: Machine, chips: Sequence[int]) -> bool:
+    """Whether links that both ends report lead from the first of these chips to every other, through them alone."""
+    of = {index: chip.neighbours for index in chips if (chip := machine.chip(index))}
+    reached, queue = {chips[0]}, [chips[0]]
+    while queue:
+        here = queue.pop()
+        for other in of[here] & of.keys() - reached:
+            if here in of[other]:
+                reached.add(other)
+                queue.append(other)
+    return reached == set(chips)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_bc072_what_is_offered_on_every_size_can_hold_a_collective(size: str) -> None:
+    """A device is a collective's whole world: neighbours in number, linked; on Trainium aligned blocks only."""
+    machine, fabric = nominal(SIZES[size]), SIZES[size].fabric
+    for device in sized(size, 2):
+        assert device.chips == tuple(range(device.chips[0], device.chips[-1] + 1))
+        assert fabric == "switched" or linked(machine, device.chips)
+        if fabric in ("torus", "switched"):
+            assert len(device.chips) in (1, 2, 4, 8, 16)
+            assert device.chips[0] % len(device.chips) == 0
+
+
+def test_bc077_no_device_has_a_number_of_cores_that_trainium_can_not_use() -> None:
+    """24 cores of a trn1.32xlarge are 12 chips, of which no aligned block consists; on a ring they are a window."""
+    counts = {size: {device.cores for device in sized(size, 1)} for size in ("trn1.32xlarge", "inf2.48xlarge")}
+    assert counts["trn1.32xlarge"] == {1, 2, 4, 8, 16, 32}
+    assert 24 in counts["inf2.48xlarge"]
+
+
 def test_the_order_is_one_key(machine: MakeMachine) -> None:
     """Of what there are fewest first; chips and groups descending, cores and runs ascending."""
     found = devices(machine(chips=2, cores=4, architecture="NCv1"))

@@ -42,12 +42,12 @@ def test_a_whole_pool_without_fault(make_slice: MakeSlice) -> None:
 
 
 @pytest.mark.parametrize("promised", [1, 3])
-def test_pool_with_another_number_of_slices(make_slice: MakeSlice, harmful: Judge, promised: int) -> None:
+def test_bc021_pool_with_another_number_of_slices(make_slice: MakeSlice, harmful: Judge, promised: int) -> None:
     found = [make_slice(device(f"d{i}"), name=f"s{i}", pool=pool(promised)) for i in range(2)]
     assert harmful(*found) == {("spec.pool.resourceSliceCount", "pool-incomplete")}
 
 
-def test_slices_of_two_generations(make_slice: MakeSlice) -> None:
+def test_bc021_slices_of_two_generations(make_slice: MakeSlice) -> None:
     old = make_slice(device("old"), name="old", pool=pool(1, generation=1))
     new = make_slice(device("new"), name="new", pool=pool(1, generation=2))
     (found,) = lint([new, old], minor=37)

@@ -276,7 +276,7 @@ def broken(draw: st.DrawFn, names: list[str] = MULTI) -> Machine:
 
 
 @given(broken())
-def test_whatever_is_broken_a_group_is_contiguous_connected_and_there(of: Machine) -> None:
+def test_bc077_whatever_is_broken_a_group_is_contiguous_connected_and_there(of: Machine) -> None:
     there = {chip.index: chip for chip in of.chips}
     switched = topology(of).fabric is Fabric.SWITCHED
     found = groups(of)
