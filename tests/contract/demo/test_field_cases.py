@@ -30,8 +30,15 @@ def start(cluster: Cluster, folder: Path) -> Iterator[Callable[..., None]]:
 
         def start(size: str = "trn1.2xlarge", *extra: str) -> None:
             machine = make_machine(size, folder / "m", stats=False)
-            known = {"node": cluster.node_name, "paths": cluster.paths, "kubeconfig": cluster.kubeconfig}
-            driver = stack.enter_context(DriverProcess(**known, machine=machine, driver_name=DRIVER_NAME, extra=extra))
+            driver = DriverProcess(
+                node=cluster.node_name,
+                paths=cluster.paths,
+                machine=machine,
+                kubeconfig=cluster.kubeconfig,
+                driver_name=DRIVER_NAME,
+                extra=extra,
+            )
+            stack.enter_context(driver)
             for each in device_classes(DRIVER_NAME):
                 cluster.create(each)
             cluster.kubelet.wait_registered(DRIVER_NAME, timeout=30)

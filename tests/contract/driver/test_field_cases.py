@@ -33,7 +33,7 @@ def test_bc014_version_is_not_semver(rig: Rig, version: str) -> None:
 
 
 def generation(rig: Rig) -> int:
-    return max(item["spec"]["pool"]["generation"] for item in rig.slices())
+    return max(int(item["spec"]["pool"]["generation"]) for item in rig.slices())
 
 
 def serials(rig: Rig) -> set[str]:
