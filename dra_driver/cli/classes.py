@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dra_driver.cli.columns import aligned
 from dra_driver.inventory.classes import SizedClass, sized_classes
 from dra_driver.inventory.devices import Device, DeviceType, devices
 from dra_driver.inventory.offer import Offer
@@ -89,7 +90,7 @@ def _matrix(rows: Sequence[Row]) -> str:
     names = [given.name.removeprefix("neuron-") for given in rows[0].given]
     lines = [["SIZE", "LNC", *names]]
     lines += [[row.size.name, str(row.lnc), *(given.cell for given in row.given)] for row in rows]
-    return "\n".join([*_aligned(lines), LEGEND])
+    return "\n".join([*aligned(lines), LEGEND])
 
 
 def _long(row: Row) -> str:
@@ -100,12 +101,7 @@ def _long(row: Row) -> str:
             lines.append([given.name, one.type.value, *map(str, (one.cores, len(one.chips), len(given.devices)))])
     empty = ", ".join(given.name for given in row.given if not given.devices)
     heading = f"{row.size.name}, LNC {row.lnc}: {row.size.chips} chips of {row.size.physical_cores} physical cores"
-    return "\n".join([heading, *_aligned(lines), *([f"Nothing for: {empty}"] if empty else [])])
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return ["  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join([heading, *aligned(lines), *([f"Nothing for: {empty}"] if empty else [])])
 
 
 def _json(row: Row) -> list[dict[str, Any]]:

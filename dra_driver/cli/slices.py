@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dra_driver.cli import lint
+from dra_driver.cli import lint, sizes
 from dra_driver.errors import CoresliceError
 from dra_driver.inventory.attributes import COMMON
 from dra_driver.inventory.devices import DeviceType, devices, totals
@@ -40,6 +40,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.set_defaults(func=run)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--machine", metavar="SIZE", help=f"of a machine of that size: {', '.join(SIZES)}")
+    where.add_argument("--all-sizes", action="store_true", help="in numbers, of every size at each LNC (table or json)")
     where.add_argument("--sysfs-root", type=Path, metavar="DIR", help="of the hardware there (default /sys)")
     parser.add_argument("--proc-root", type=Path, metavar="DIR", help="its /proc (default /proc)")
     parser.add_argument("--node-name", metavar="N", default=os.environ.get("NODE_NAME") or socket.gethostname().lower())
@@ -55,22 +56,28 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--granularity-without-counters", type=Granularity, default="chip", help="chip or core")
     add_arguments(parser, OFFER)
     lint.add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("yaml", "json", "table"), default="json")
+    parser.add_argument("-o", "--output", choices=("yaml", "json", "table"), help="default json; of all sizes table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints a v1 List or a summary: 0 good, 1 nothing to publish or an unreadable tree, 2 wrong use."""
     if args.lint is not None:
         return lint.run(args)
-    if args.machine is not None and (fault := _misused(args)):
+    if fault := _misused(args):
         print(f"coreslice slices: {fault}", file=sys.stderr)
         return WRONG_USE
     offer = load_offer(args, os.environ)
+    if args.all_sizes:
+        return _all_sizes(args, offer)
     try:
         machine = _machine(args)
-        args.lnc = args.lnc or lnc.default(machine)
-        found, told = _slices(args, machine, offer)
-        text = _table(args, machine, summarise(found)) if args.output == "table" else _render(_list(found), args.output)
+        at = args.lnc or lnc.default(machine)
+        found, told = _slices(args, machine, at, offer)
+        text = (
+            _table(args, machine, at, summarise(found))
+            if args.output == "table"
+            else _render(_list(found), args.output)
+        )
     except CoresliceError as error:
         print(f"coreslice slices: {error}", file=sys.stderr)
         return FAILED
@@ -81,11 +88,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _misused(args: argparse.Namespace) -> str:
-    if args.proc_root is not None:
+    if args.proc_root is not None and (args.machine is not None or args.all_sizes):
         return "--proc-root belongs to --sysfs-root; a size needs none"
-    if args.machine not in SIZES:
+    if args.machine is not None and args.machine not in SIZES:
         return f"size {args.machine!r} isn't known; known are: {', '.join(SIZES)}"
-    return ""
+    return "all sizes are a table or json" if args.all_sizes and args.output == "yaml" else ""
+
+
+def _all_sizes(args: argparse.Namespace, offer: Offer) -> int:
+    def published(machine: Machine, at: int) -> Summary:
+        return summarise(_slices(args, machine, at, offer)[0])
+
+    found = list(sizes.rows(published, lnc=args.lnc))
+    print(_render([row.json for row in found], "json") if args.output == "json" else sizes.table(found), end="")
+    return GOOD
 
 
 def _machine(args: argparse.Namespace) -> Machine:
@@ -102,11 +118,11 @@ def _minor(text: str) -> int:
     return int(match[1])
 
 
-def _slices(args: argparse.Namespace, machine: Machine, offer: Offer) -> tuple[list[Wire], Sequence[str]]:
-    """As they are sent, and what was left out of them or should be known."""
+def _slices(args: argparse.Namespace, machine: Machine, at: int, offer: Offer) -> tuple[list[Wire], Sequence[str]]:
+    """As they are sent at that LNC, and what was left out of them or should be known."""
     granularity = DeviceType(args.granularity_without_counters.value)
     layout = Layout(args.server_version, not args.without_counters, granularity)
-    found = devices(machine, lnc=args.lnc)
+    found = devices(machine, lnc=at)
     built = build(
         Pool(args.driver_name, args.node_name),
         found,
@@ -125,12 +141,12 @@ def _list(found: Sequence[Wire]) -> Wire:
     return {"apiVersion": "v1", "kind": "List", "items": found}
 
 
-def _table(args: argparse.Namespace, machine: Machine, summary: Summary) -> str:
+def _table(args: argparse.Namespace, machine: Machine, at: int, summary: Summary) -> str:
     """The layout in numbers, and what it costs the scheduler."""
-    lnc = f" at LNC {args.lnc}" if any(chip.max_lnc > 1 for chip in machine.chips) else ""
+    named = f" at LNC {at}" if machine.max_lnc > 1 else ""
     cost = f"about {summary.scan * 1e3:.1f} ms ({SCAN_COST * 1e6:.0f} µs a device)"
     lines = [
-        f"{machine.instance_type or 'unknown size'}{lnc}, Kubernetes 1.{args.server_version}: {_layout(args)}",
+        f"{machine.instance_type or 'unknown size'}{named}, Kubernetes 1.{args.server_version}: {_layout(args)}",
         *(f"{count:>6}  {kind}" for kind, count in summary.by_type.items()),
         f"{summary.devices:>6}  devices in all",
         f"{summary.slices:>6}  slices",
@@ -147,8 +163,8 @@ def _layout(args: argparse.Namespace) -> str:
     return "counters and devices in one slice" if combined else "counters in slices of their own"
 
 
-def _render(value: Wire, output: str) -> str:
-    if output == "json":
+def _render(value: Wire | list[Wire], output: str | None) -> str:
+    if output != "yaml":
         return json.dumps(value, indent=2) + "\n"
     try:
         import yaml  # noqa: PLC0415 - an extra that the daemon's image doesn't have

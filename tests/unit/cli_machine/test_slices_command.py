@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 
 from dra_driver.cli import slices
 from dra_driver.inventory import attributes
-from dra_driver.inventory.devices import devices, totals
+from dra_driver.inventory.devices import DeviceType, devices, totals
 from dra_driver.inventory.slices import Layout, NodeOwner, Pool, build
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.neuron.sysfs import read_machine
@@ -21,6 +22,8 @@ from dra_driver.simulator.nominal import nominal
 
 Call = Callable[..., int]
 Captured = pytest.CaptureFixture[str]
+
+TYPES = [kind.value for kind in DeviceType]
 
 
 def items(text: str) -> list[dict[str, Any]]:
@@ -53,7 +56,7 @@ def test_bc014_what_the_server_would_refuse_is_left_out_and_told(
     paths = make_machine("trn1.2xlarge", tmp_path, driver_version="2.30.2.0-" + "y" * 100)
     assert call("slices", "--sysfs-root", paths.sysfs, "--proc-root", paths.proc, "--node-name", "n1") == 0
     told = capsys.readouterr()
-    chip = items(told.out)[-1]["spec"]["devices"][-1]
+    chip = items(told.out)[-1]["spec"]["devices"][0]
     assert chip["name"] == "chip-0"
     assert "driverVersionText" not in chip["attributes"]
     assert "attribute 'driverVersionText' of device 'chip-0' left out" in told.err
@@ -64,7 +67,7 @@ def test_of_a_simulated_machine(call: Call, capsys: Captured) -> None:
     assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1") == 0
     counters, listed = items(capsys.readouterr().out)
     assert counters["metadata"] == {"name": "00000-neuron.coreslice.dev-n1"}
-    assert [device["name"] for device in listed["spec"]["devices"]] == ["core-0-0", "core-0-1", "chip-0"]
+    assert [device["name"] for device in listed["spec"]["devices"]] == ["chip-0", "core-0-0", "core-0-1"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_for_an_old_server_there_is_one_slice_and_what_has_no_room_is_said(call:
     assert "single cores are offered on 11 of 16 chips only" in captured.err
     assert call("slices", *size, "--server-version", "1.35") == 0
     captured = capsys.readouterr()
-    assert len(items(captured.out)) == 4
+    assert len(items(captured.out)) == 5
     assert captured.err == ""
 
 
@@ -95,8 +98,8 @@ def test_at_an_lnc(call: Call, capsys: Captured) -> None:
     assert call("slices", "--machine", "trn2.3xlarge", "--node-name", "n1", "--lnc", "2") == 0
     _, listed = items(capsys.readouterr().out)
     assert [device["name"] for device in listed["spec"]["devices"]] == [
-        *(f"core-0-{core}-lnc2" for core in range(4)),
         "chip-0-lnc2",
+        *(f"core-0-{core}-lnc2" for core in range(4)),
     ]
 
 
@@ -112,7 +115,7 @@ def test_of_an_offer(call: Call, capsys: Captured) -> None:
     assert call("slices", "--machine", "trn2.3xlarge", "--node-name", "n1", "--lnc", "1", *offer) == 0
     _, listed = items(capsys.readouterr().out)
     assert [device["name"] for device in listed["spec"]["devices"]] == [
-        *("cores-0-0-4-lnc1", "cores-0-4-4-lnc1", "chip-0-lnc1")
+        *("chip-0-lnc1", "cores-0-0-4-lnc1", "cores-0-4-4-lnc1")
     ]
 
 
@@ -157,6 +160,51 @@ def test_as_a_table_with_what_a_scan_costs(call: Call, capsys: Captured) -> None
 def test_the_table_names_the_layout(call: Call, capsys: Captured, how: tuple[str, ...], layout: str) -> None:
     assert call("slices", "--machine", "trn1.2xlarge", "--node-name", "n1", "-o", "table", *how) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"trn1.2xlarge, {layout}"
+
+
+def numbers(table: str) -> dict[str, int]:
+    """By what is counted."""
+    return {text: int(number) for number, text in re.findall(r"^ *(\d+)  (.+)$", table, re.MULTILINE)}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [(), ("--server-version", "1.34"), ("--without-counters",), ("--offer-types", "core,chip", "--offer-runs", "on")],
+    ids=["newest", "old", "no counters", "an offer"],
+)
+def test_of_all_sizes_each_row_is_what_the_size_alone_says(call: Call, capsys: Captured, how: tuple[str, ...]) -> None:
+    assert call("slices", "--all-sizes", "-o", "json", *how) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["instanceType"] for row in rows} == set(SIZES)
+    for row in rows:
+        size = ("--machine", row["instanceType"], "--lnc", str(row["logicalNeuronCore"]), "--node-name", "n1")
+        assert call("slices", *size, "-o", "table", *how) == 0
+        table = capsys.readouterr().out
+        found = numbers(table)
+        assert {kind: row[kind] for kind in TYPES} == {kind: found[kind] for kind in TYPES}
+        assert (row["devices"], row["slices"]) == (found["devices in all"], found["slices"])
+        assert found[f"counters in {row['counterSets']} sets"] == row["counters"]
+        assert f"about {row['scanSeconds'] * 1e3:.1f} ms" in table
+
+
+def test_of_all_sizes_in_columns(call: Call, capsys: Captured) -> None:
+    assert call("slices", "--all-sizes") == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.split() == [
+        *("SIZE", "LNC", "CHIPS", "CORES", "RUNS", "GROUPS", "DEVICES", "SLICES", "SETS", "COUNTERS", "SCAN")
+    ]
+    rows = {tuple(words[:2]): words[2:] for words in map(str.split, lines[:-2])}
+    assert rows["trn2.48xlarge", "1"] == ["16", "128", "0", "15", "159", "4", "1", "16", "0.80", "ms"]
+    assert rows["inf1.6xlarge", "1"] == ["4", "16", "8", "6", "34", "2", "2", "20", "0.17", "ms"]
+    assert ("trn1.2xlarge", "2") not in rows
+    assert len({line.rindex(" ms") for line in lines[:-2]}) == 1
+
+
+def test_of_all_sizes_at_one_lnc(call: Call, capsys: Captured) -> None:
+    assert call("slices", "--all-sizes", "--lnc", "2", "-o", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["logicalNeuronCore"] for row in rows} == {2}
+    assert {row["instanceType"].partition(".")[0][:4] for row in rows} == {"trn2", "trn3"}
 
 
 @pytest.mark.parametrize("version", ["1.33", "34", "1.x", "2.0", "v1.37"])
@@ -242,6 +290,8 @@ def test_a_node_name_that_the_api_would_not_take(call: Call, capsys: Captured) -
     [
         (("--machine", "trn9.metal"), "known are: inf1.xlarge"),
         (("--machine", "trn1.2xlarge", "--proc-root", "/proc"), "--proc-root belongs to --sysfs-root"),
+        (("--all-sizes", "--proc-root", "/proc"), "--proc-root belongs to --sysfs-root"),
+        (("--all-sizes", "-o", "yaml"), "all sizes are a table or json"),
     ],
 )
 def test_wrong_use(call: Call, capsys: Captured, arguments: tuple[str, ...], text: str) -> None:

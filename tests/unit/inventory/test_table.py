@@ -1,24 +1,12 @@
-"""Every size at every LNC in numbers, against a golden file; and where these come from, by hand.
-
-The file is written by running this file with the repository on PYTHONPATH, to be read before it is committed.
-"""
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+"""What sizes publish in numbers, counted by hand. The whole table is docs/sizes.md."""
 
 import pytest
 
-from dra_driver.inventory.devices import DeviceType, devices, totals
+from dra_driver.inventory.devices import devices, totals
 from dra_driver.inventory.slices import Layout, Pool, build
 from dra_driver.inventory.summary import Summary, summarise
 from dra_driver.neuron.catalogue import SIZES
 from dra_driver.simulator.nominal import nominal
-
-Build = Callable[..., list[dict[str, Any]]]
-GOLDEN = Path(__file__).with_name("layouts.txt")
-ROW = "{:<18} {:>3} {:>7} {:>5} {:>5} {:>4} {:>6} {:>7} {:>6} {:>4} {:>8}"
-HEADING = ("SIZE", "LNC", "SERVER", "CHIPS", "CORES", "RUNS", "GROUPS", "DEVICES", "SLICES", "SETS", "COUNTERS")
 
 
 def summary(size: str, lnc: int, minor: int) -> Summary:
@@ -26,27 +14,6 @@ def summary(size: str, lnc: int, minor: int) -> Summary:
     pool = Pool("neuron.coreslice.dev", "n")
     found = devices(machine, lnc=lnc)
     return summarise(build(pool, found, totals(machine), layout=Layout(minor), generation=1))
-
-
-def line(size: str, lnc: int, minor: int) -> str:
-    found = summary(size, lnc, minor)
-    kinds = [found.by_type[DeviceType(kind)] for kind in ("chip", "core", "core-run", "chip-group")]
-    counted = (found.devices, found.slices, found.counter_sets, found.counters)
-    return ROW.format(size, lnc, f"1.{minor}", *kinds, *counted)
-
-
-def table() -> str:
-    lines = [
-        line(size.name, lnc, minor)
-        for size in SIZES.values()
-        for lnc in range(1, nominal(size).chips[0].max_lnc + 1)
-        for minor in (34, 37)
-    ]
-    return "\n".join([ROW.format(*HEADING), *lines, ""])
-
-
-def test_the_table_is_the_one_that_was_read() -> None:
-    assert table() == GOLDEN.read_text()
 
 
 @pytest.mark.parametrize(
@@ -72,8 +39,8 @@ def test_the_table_is_the_one_that_was_read() -> None:
             37,
             {"core": 16, "core-run": 8, "chip": 4, "chip-group": 6, "slices": 2, "sets": 2, "counters": 20},
         ),
-        # 16 chips of 4: windows 15 of 2, 14 of 3, 13 of 4, 11 of 6, 9 of 8, 5 of 12, 1 of 16: 68. With chips 84: 2 slices,
-        # and as many for the 96 cores and runs.
+        # 16 chips of 4: windows 15 of 2, 14 of 3, 13 of 4, 11 of 6, 9 of 8, 5 of 12, 1 of 16: 68. With chips 84: two
+        # slices, and as many for the 96 cores and runs.
         # Counters: 16 chips, and 4 sets of 16 cores.
         (
             "inf1.24xlarge",
@@ -94,7 +61,3 @@ def test_by_hand(size: str, lnc: int, minor: int, numbers: dict[str, int]) -> No
 def test_what_a_scan_costs() -> None:
     """About 5 µs a device, as measured."""
     assert summary("trn2.48xlarge", 2, 37).scan == pytest.approx(95 * 5e-6)
-
-
-if __name__ == "__main__":
-    GOLDEN.write_text(table())
