@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dra_driver.claims.hardware import Snapshot
@@ -92,12 +92,12 @@ class NodeHardware:
         return now.changed(chip, sysfs_root=self._sysfs_root)
 
     def busy(self, device: Device) -> str | None:
-        """Which of its cores a process holds device memory on."""
-        cores = physical_cores(device)
+        """Which of its cores, as sysfs counts them, a process holds device memory on."""
+        machine, cores = self.machine(), physical_cores(device)
         for index in device.chips:
-            chip = self.machine().chip(index)
+            chip = machine.chip(index)
             own = sorted(core for of, core in cores if of == index)
-            if chip and own and (held := now.memory_held(chip, _span(own), sysfs_root=self._sysfs_root)):
+            if chip and (held := now.memory_held(chip, _in_sysfs(machine, chip, own), sysfs_root=self._sysfs_root)):
                 return held
         return None
 
@@ -130,5 +130,7 @@ def _told(problem: Problem) -> str:
     return f"{problem.path} {problem.reason}"
 
 
-def _span(cores: list[int]) -> range:
-    return range(cores[0], cores[-1] + 1)
+def _in_sysfs(machine: Machine, chip: Chip, cores: Sequence[int]) -> Sequence[int]:
+    """These cores by their numbers in sysfs; all of the chip where the order that workloads count in isn't known."""
+    order = neuron_lnc.order(machine, chip)
+    return sorted(order[core] for core in cores) if order else range(chip.physical_cores)

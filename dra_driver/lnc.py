@@ -8,13 +8,16 @@ stays. What is in force lies beside the records (`claims.lnc`). Hardware that kn
 import logging
 import re
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dra_driver.claims import lnc
 from dra_driver.claims.refusals import Refusal
 from dra_driver.claims.settling import settle
 from dra_driver.claims.store import RecordStore
 from dra_driver.findings import Finding
+from dra_driver.inventory.devices import Device
 from dra_driver.neuron import lnc as neuron_lnc
 from dra_driver.neuron.machine import Machine
 from dra_driver.settings import Lnc
@@ -109,6 +112,19 @@ class NodeLnc:
         if wish.problem and wish != self._wish and machine.max_lnc > 1:
             log.warning("%s", wish.problem)
         self._wish = wish
+
+
+def seen(machine: Machine, directory: Path, held: Iterable[Device], *, setting: Lnc, file: Path) -> int:
+    """The LNC in force, for people who look: no lock, no change, no driver needed.
+
+    What lies beside the records, else what they hold, else the wish.
+    """
+    if machine.max_lnc == 1:
+        return 1
+    if known := lnc.load(directory):
+        return known.value
+    of_records = {device.lnc for device in held}
+    return min(of_records) if of_records else _wish(setting, file).value or neuron_lnc.default(machine)
 
 
 def _wish(setting: Lnc, file: Path) -> Wish:

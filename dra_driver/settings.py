@@ -236,6 +236,7 @@ class Settings(BaseModel):
 
 
 OFFER = tuple(name for name in Settings.model_fields if name.startswith("offer_"))
+LNC = ("lnc", "lnc_file")
 
 
 def add_arguments(parser: argparse.ArgumentParser, names: Collection[str] = ()) -> None:
@@ -271,9 +272,18 @@ def load_offer(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
     Raises:
         SettingsError: as `load`.
     """
-    given = {name: getattr(arguments, name, None) for name in OFFER}
-    known = {_env(name): environment.get(_env(name), "") for name in OFFER}
-    return load(argparse.Namespace(node_name="any", **given), known).offer
+    return load_some(arguments, environment, OFFER).offer
+
+
+def load_some(arguments: argparse.Namespace, environment: Mapping[str, str], names: Collection[str]) -> Settings:
+    """These settings by flags and environment, all others at their defaults; for commands that have few of them.
+
+    Raises:
+        SettingsError: as `load`.
+    """
+    given = {name: getattr(arguments, name, None) for name in names}
+    known = {_env(name): environment.get(_env(name), "") for name in names}
+    return load(argparse.Namespace(**{"node_name": "any", **given}), known)
 
 
 def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:

@@ -1,15 +1,16 @@
 """`coreslice ls`: chips and cores of this machine, and who holds them by the driver's records.
 
-Reads sysfs and the records, never the API, a device or another process; nothing is locked or changed. The JSON has the
-fields of `neuron-ls -j`, with host numbers, plus `holders`: `neuron_processes` is always empty, since processes
-are not looked for, and `bdf` and `cpu_affinity` are, since sysfs doesn't tell them.
+Reads sysfs and the records, never the API, a device or another process; nothing is locked or changed. Cores are counted
+as workloads count them, at the LNC in force. The JSON has the fields of `neuron-ls -j`, with host numbers, plus
+`holders`: `neuron_processes` is always empty, since processes are not looked for, and `bdf` and `cpu_affinity` are,
+since sysfs doesn't tell them.
 """
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from dra_driver.claims.records import Damaged, HeldDevice, Record
 from dra_driver.claims.store import load
 from dra_driver.errors import CoresliceError
 from dra_driver.inventory.devices import physical_cores
+from dra_driver.lnc import seen
 from dra_driver.neuron.catalogue import lookup
 from dra_driver.neuron.machine import Chip, Machine
 from dra_driver.neuron.sysfs import read_machine
-from dra_driver.settings import DRIVER_NAME
+from dra_driver.settings import DRIVER_NAME, LNC, add_arguments, load_some
 
 STATE_DIR = Path("/var/lib/kubelet/plugins") / DRIVER_NAME / "claims"
 GOOD, FAILED = 0, 1
@@ -33,15 +35,14 @@ class LsError(CoresliceError):
 
 @dataclass(frozen=True)
 class Holding:
-    """One device of one prepared claim, and the (chip, core) pairs behind it."""
+    """One device of one prepared claim."""
 
     record: Record
     held: HeldDevice
 
-    @property
-    def cores(self) -> frozenset[tuple[int, int]]:
-        """Also of monitoring access, which keeps nothing from others."""
-        return physical_cores(self.held.device)
+    def cores(self, chip: int, lnc: int) -> set[int]:
+        """Which cores of the chip it covers at that LNC; also of monitoring access, which keeps none from others."""
+        return {core // lnc for owner, core in physical_cores(self.held.device) if owner == chip}
 
     @property
     def pods(self) -> list[dict[str, str]]:
@@ -57,6 +58,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--sysfs-root", type=Path, metavar="DIR", default=Path("/sys"))
     parser.add_argument("--proc-root", type=Path, metavar="DIR", default=Path("/proc"))
     parser.add_argument("--state-dir", type=Path, metavar="DIR", default=STATE_DIR, help="where the records lie")
+    add_arguments(parser, LNC)
     parser.set_defaults(func=run)
 
 
@@ -65,12 +67,19 @@ def run(args: argparse.Namespace) -> int:
     machine = read_machine(sysfs_root=args.sysfs_root, proc_root=args.proc_root)
     records, damaged = _records(args.state_dir)
     holdings = [Holding(record, held) for record in records for held in record.devices]
+    lnc = _lnc(args, machine, holdings)
     if args.output == "json":
-        print(json.dumps([chip_json(machine, chip, holdings) for chip in machine.chips], indent=2))
+        print(json.dumps([chip_json(machine, chip, lnc, holdings) for chip in machine.chips], indent=2))
     else:
-        print("\n".join(text(machine, holdings)))
+        print("\n".join(text(machine, lnc, holdings)))
     _complain(machine, args.state_dir, damaged)
     return GOOD if machine.chips and not damaged else FAILED
+
+
+def _lnc(args: argparse.Namespace, machine: Machine, holdings: Iterable[Holding]) -> int:
+    settings = load_some(args, os.environ, LNC)
+    held = (each.held.device for each in holdings)
+    return seen(machine, args.state_dir, held, setting=settings.lnc, file=settings.lnc_file)
 
 
 def _records(folder: Path) -> tuple[list[Record], list[Damaged]]:
@@ -95,53 +104,53 @@ def _complain(machine: Machine, folder: Path, damaged: Sequence[Damaged]) -> Non
         print("coreslice ls: no usable Neuron chip on this machine", file=sys.stderr)
 
 
-def chip_json(machine: Machine, chip: Chip, holdings: Sequence[Holding]) -> dict[str, Any]:
+def chip_json(machine: Machine, chip: Chip, lnc: int, holdings: Sequence[Holding]) -> dict[str, Any]:
     """One chip as neuron-ls prints it, and its holders."""
     size = lookup(machine.instance_type)
     known = size is not None and size.physical_cores == chip.physical_cores
-    lnc = {"logical_neuroncore_config": 1} if chip.max_lnc > 1 else {}
+    lnc = min(lnc, chip.max_lnc)
+    config = {"logical_neuroncore_config": lnc} if chip.max_lnc > 1 else {}
+    cores = chip.physical_cores // lnc
     return {
         "neuron_device": chip.index,
         "bdf": "",
         "cpu_affinity": "",
         "numa_node": "-1",
         "connected_to": sorted(chip.neighbours) or None,
-        "nc_count": chip.physical_cores,
-        **lnc,
+        "nc_count": cores,
+        **config,
         "memory_size": size.memory if size and known else None,
-        "neuroncore_ids": [chip.index * chip.physical_cores + core for core in range(chip.physical_cores)],
+        "neuroncore_ids": [chip.index * cores + core for core in range(cores)],
         "neuron_processes": [],
         "instance_type": machine.instance_type,
         "serial_number": chip.serial,
-        "holders": [_holder(each, chip) for each in holdings if _cores(each, chip)],
+        "holders": [_holder(each, chip, lnc) for each in holdings if each.cores(chip.index, lnc)],
     }
 
 
-def _holder(holding: Holding, chip: Chip) -> dict[str, Any]:
+def _holder(holding: Holding, chip: Chip, lnc: int) -> dict[str, Any]:
     claim = holding.record.claim
     return {
         "claim": {"namespace": claim.namespace, "name": claim.name, "uid": claim.uid},
         "pods": holding.pods,
         "device": holding.held.device.name,
         "request": holding.held.request,
-        "cores": _cores(holding, chip),
+        "cores": sorted(holding.cores(chip.index, lnc)),
         "admin_access": holding.held.admin,
     }
 
 
-def _cores(holding: Holding, chip: Chip) -> list[int]:
-    return sorted(core for owner, core in holding.cores if owner == chip.index)
-
-
-def text(machine: Machine, holdings: Sequence[Holding]) -> list[str]:
+def text(machine: Machine, lnc: int, holdings: Sequence[Holding]) -> list[str]:
     """A line for every core, and one for every device of a claim whose chip is gone."""
     size, version = machine.instance_type or "unknown size", machine.driver_version or "unknown"
-    lines = [f"{size}, kernel driver {version}, {len(machine.chips)} usable Neuron chips"]
+    at = f", LNC {lnc}" if machine.max_lnc > 1 else ""
+    lines = [f"{size}, kernel driver {version}, {len(machine.chips)} usable Neuron chips{at}"]
     row = "{:<5} {:<5} {:<17} {}"
     lines += [row.format("CHIP", "CORE", "SERIAL", "HELD BY")] if machine.chips else []
     for chip in machine.chips:
-        for core in range(chip.physical_cores):
-            users = [_user(each) for each in holdings if (chip.index, core) in each.cores]
+        own = min(lnc, chip.max_lnc)
+        for core in range(chip.physical_cores // own):
+            users = [_user(each) for each in holdings if core in each.cores(chip.index, own)]
             lines.append(row.format(chip.index, core, chip.serial or "-", "; ".join(users) or "-"))
     there = {chip.index for chip in machine.chips}
     gone = [each for each in holdings if not there.issuperset(each.held.device.chips)]

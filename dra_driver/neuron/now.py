@@ -3,6 +3,7 @@
 The scan is a snapshot that may be half a minute old; these read a few files of one chip, each in microseconds.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from dra_driver.neuron.machine import Chip
@@ -26,13 +27,12 @@ def changed(chip: Chip, *, sysfs_root: Path) -> str | None:
     return None
 
 
-def memory_held(chip: Chip, cores: range, *, sysfs_root: Path) -> str | None:
-    """Which of the physical cores a process holds device memory on (kernel driver 2.30+); None when none is seen.
+def memory_held(chip: Chip, cores: Iterable[int], *, sysfs_root: Path) -> str | None:
+    """Which of these cores, by their numbers in sysfs, a process holds device memory on; None when none is seen.
 
-    Where cores pair up (NCv3 on) sysfs numbers them otherwise than workloads do, so all cores of the chip count.
+    Kernel drivers before 2.30 don't tell.
     """
-    wanted = range(chip.physical_cores) if chip.max_lnc > 1 else cores
-    holding = [core for core in wanted if _present(_core(sysfs_root, chip.index, core))]
+    holding = [core for core in cores if _present(_core(sysfs_root, chip.index, core))]
     return f"device memory is in use on core {holding[0]} of chip {chip.index}" if holding else None
 
 

@@ -1,6 +1,7 @@
 """`coreslice ls` on a made machine and written records: who holds what, and what is wrong is told, not hidden."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 
 from cdi.models import ContainerEdits, Spec
 from cdi.models import Device as CdiDevice
+from dra_driver.claims import lnc
+from dra_driver.claims.lnc import InForce
 from dra_driver.claims.records import HeldDevice, Record, encode
 from dra_driver.claims.refusals import PodRef
 from dra_driver.cli.main import main
@@ -36,10 +39,10 @@ def state(tmp_path: Path) -> Path:
 @pytest.fixture
 def save(paths: MachinePaths, state: Path) -> Save:
     """Writes the record of a claim on one device."""
-    machine = read_machine(sysfs_root=paths.sysfs, proc_root=paths.proc)
-    offered = {device.name: device for device in devices(machine)}
 
     def save(name: str, device: str, *, owner: str = "", users: tuple[str, ...] = (), admin: bool = False) -> None:
+        machine = read_machine(sysfs_root=paths.sysfs, proc_root=paths.proc)
+        offered = {each.name: each for at in (1, 2) for each in devices(machine, lnc=at)}
         held = HeldDevice("r", "pool", admin, ("s",), offered[device])
         edits = ContainerEdits(env=("A=b",))
         spec = Spec(
@@ -60,7 +63,10 @@ def save(paths: MachinePaths, state: Path) -> Save:
 
 
 @pytest.fixture
-def ls(paths: MachinePaths, state: Path, capsys: pytest.CaptureFixture[str]) -> Ls:
+def ls(paths: MachinePaths, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ls:
+    for name in ("NEURON_LOGICAL_NC_CONFIG", "LNC_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
     def ls(*flags: str, state_dir: Path = state) -> tuple[int, str, str]:
         roots = ["--sysfs-root", str(paths.sysfs), "--proc-root", str(paths.proc)]
         status = main(["ls", *roots, "--state-dir", str(state_dir), *flags])
@@ -144,6 +150,79 @@ def test_json_has_the_fields_of_neuron_ls(ls: Ls, save: Save) -> None:
             ],
         }
     ]
+
+
+# Hardware that knows LNC 2
+
+
+@pytest.fixture
+def large(paths: MachinePaths) -> None:
+    """The machine is a trn2.3xlarge: a chip of eight physical cores."""
+    shutil.rmtree(paths.sysfs.parent)
+    make_machine("trn2.3xlarge", paths.sysfs.parent, stats=False)
+
+
+def counted(ls: Ls, *flags: str) -> tuple[int, int]:
+    """The LNC that it tells and the number of cores, the same in both forms."""
+    _, out, _ = ls(*flags)
+    heading, _, *lines = out.splitlines()
+    (chip,) = chips(ls("-o", "json", *flags)[1])
+    assert heading.endswith(f", LNC {chip['logical_neuroncore_config']}")
+    assert chip["neuroncore_ids"] == list(range(chip["nc_count"]))
+    assert len(lines) == chip["nc_count"]
+    return chip["logical_neuroncore_config"], chip["nc_count"]
+
+
+@pytest.mark.usefixtures("large")
+def test_cores_are_counted_at_the_lnc_in_force_whatever_is_wished_for(ls: Ls, state: Path, tmp_path: Path) -> None:
+    (state / lnc.FILE).write_bytes(lnc.encode(InForce(1)))
+    (tmp_path / "file").write_text("NEURON_LOGICAL_NC_CONFIG=2\n")
+    assert counted(ls, "--lnc", "2", "--lnc-file", str(tmp_path / "file")) == (1, 8)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_lost_lnc_is_that_of_the_records(ls: Ls, save: Save, tmp_path: Path) -> None:
+    save("mine", "core-0-5-lnc1", owner="pod-a")
+    assert counted(ls, "--lnc", "2") == (1, 8)
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(
+    ("setting", "text", "expected"),
+    [
+        ("auto", "NEURON_LOGICAL_NC_CONFIG=1\n", 1),
+        ("2", "NEURON_LOGICAL_NC_CONFIG=1\n", 2),
+        ("auto", "nonsense\n", 2),
+        ("auto", None, 2),
+    ],
+    ids=["file", "setting before file", "file that says nothing", "neither"],
+)
+def test_before_a_driver_has_run_the_lnc_is_the_one_wished_for(
+    ls: Ls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, text: str | None, expected: int
+) -> None:
+    if text:
+        (tmp_path / "file").write_text(text)
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", setting)
+    assert counted(ls, "--lnc-file", str(tmp_path / "file")) == (expected, 8 // expected)
+
+
+@pytest.mark.usefixtures("large")
+def test_holders_are_shown_by_logical_core(ls: Ls, save: Save) -> None:
+    save("mine", "core-0-2-lnc2", owner="pod-a")
+    save("watch", "chip-0-lnc2", admin=True)
+    _, out, _ = ls()
+    assert ["pod-a" in line for line in out.splitlines()[2:]] == [False, False, True, False]
+    (chip,) = chips(ls("-o", "json")[1])
+    assert {each["device"]: each["cores"] for each in chip["holders"]} == {
+        "core-0-2-lnc2": [2],
+        "chip-0-lnc2": [0, 1, 2, 3],
+    }
+
+
+def test_hardware_that_knows_one_lnc_has_no_say_in_it(ls: Ls) -> None:
+    _, out, _ = ls("--lnc", "2")
+    assert "LNC" not in out
+    assert len(out.splitlines()) == 4
 
 
 def test_no_chips_is_status_1_and_an_empty_list(ls: Ls, paths: MachinePaths) -> None:

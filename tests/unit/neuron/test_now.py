@@ -58,11 +58,12 @@ def test_what_the_kernel_driver_holds_for_itself_blocks_nobody(one: MachinePaths
     assert memory_held(chip, range(2), sysfs_root=one.sysfs) is None
 
 
-def test_where_cores_pair_up_all_of_the_chip_count(torus: MachinePaths, read: Read) -> None:
-    pairing = read(torus).chips[3]
+def test_memory_is_that_of_one_chip(torus: MachinePaths, read: Read) -> None:
     use_memory(torus, 3, 7, 4096)
-    assert memory_held(pairing, range(2), sysfs_root=torus.sysfs) == "device memory is in use on core 7 of chip 3"
-    assert memory_held(read(torus).chips[2], range(8), sysfs_root=torus.sysfs) is None
+    chips = read(torus).chips
+    assert memory_held(chips[3], [5, 7], sysfs_root=torus.sysfs) == "device memory is in use on core 7 of chip 3"
+    assert memory_held(chips[3], range(7), sysfs_root=torus.sysfs) is None
+    assert memory_held(chips[2], range(8), sysfs_root=torus.sysfs) is None
 
 
 def test_an_older_kernel_driver_shows_no_memory(one: MachinePaths, chip: Chip) -> None:
