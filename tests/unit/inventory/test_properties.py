@@ -277,7 +277,7 @@ def test_without_counters_nothing_listed_overlaps_anything_listed_or_held(
 
 @QUICK
 @given(data=st.data(), lnc=LNC, layout=LAYOUTS, offer=OFFERS)
-def test_the_rules_of_the_api(
+def test_bc018_the_rules_of_the_api(
     data: st.DataObject,
     lnc: int,
     layout: Layout,
