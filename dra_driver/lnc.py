@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dra_driver.claims import lnc
+from dra_driver.claims.records import Record
 from dra_driver.claims.refusals import Refusal
 from dra_driver.claims.settling import settle
 from dra_driver.claims.store import RecordStore
 from dra_driver.findings import Finding
-from dra_driver.inventory.devices import Device
 from dra_driver.neuron import lnc as neuron_lnc
 from dra_driver.neuron.machine import Machine
 from dra_driver.settings import Lnc
@@ -114,7 +114,7 @@ class NodeLnc:
         self._wish = wish
 
 
-def seen(machine: Machine, directory: Path, held: Iterable[Device], *, setting: Lnc, file: Path) -> int:
+def seen(machine: Machine, directory: Path, records: Iterable[Record], *, setting: Lnc, file: Path) -> int:
     """The LNC in force, for people who look: no lock, no change, no driver needed.
 
     What lies beside the records, else what they hold, else the wish.
@@ -123,8 +123,7 @@ def seen(machine: Machine, directory: Path, held: Iterable[Device], *, setting: 
         return 1
     if known := lnc.load(directory):
         return known.value
-    of_records = {device.lnc for device in held}
-    return min(of_records) if of_records else _wish(setting, file).value or neuron_lnc.default(machine)
+    return lnc.recorded(records) or _wish(setting, file).value or neuron_lnc.default(machine)
 
 
 def _wish(setting: Lnc, file: Path) -> Wish:

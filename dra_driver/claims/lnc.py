@@ -7,13 +7,15 @@ matter. Only hardware that knows more than one LNC has the file. Where it is los
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dra_driver.claims.records import API_VERSION, RecordError, sealed, unsealed
+from dra_driver.claims.records import API_VERSION, Record, RecordError, sealed, unsealed
+from dra_driver.inventory.devices import lnc_of
 
 FILE = "lnc.state"  # no claim's: those have no dot in their UID
 KIND = "LogicalNeuronCore"
@@ -61,3 +63,9 @@ def load(directory: Path) -> InForce | None:
         return decode((directory / FILE).read_bytes())
     except (OSError, RecordError):
         return None
+
+
+def recorded(records: Iterable[Record]) -> int | None:
+    """What the devices were published at that records hold; None where none has it in its name."""
+    names = (held.device.name for record in records for held in record.devices)
+    return next(filter(None, map(lnc_of, names)), None)

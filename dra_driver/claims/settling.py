@@ -1,8 +1,7 @@
 """What LNC is in force from now on, decided beside the records and under their lock (see `lnc`)."""
 
-from dra_driver.claims.lnc import InForce
+from dra_driver.claims.lnc import InForce, recorded
 from dra_driver.claims.store import RecordStore
-from dra_driver.inventory.devices import lnc_of
 
 
 def settle(store: RecordStore, wish: int, decider: int) -> InForce:
@@ -12,15 +11,9 @@ def settle(store: RecordStore, wish: int, decider: int) -> InForce:
         Refusal: the disk refused; what was in force still is.
     """
     old = store.lnc()
-    known = old.value if old else _recorded(store)
+    known = old.value if old else recorded(store.records().values())
     free = not store.records() and not store.damaged() and (old is None or old.decider <= decider)
     new = InForce(wish if free or known is None else known, max(decider, old.decider if old else 0))
     if new != old:
         store.save_lnc(new)
     return new
-
-
-def _recorded(store: RecordStore) -> int | None:
-    """What the devices were published at that records hold."""
-    names = (held.device.name for record in store.records().values() for held in record.devices)
-    return next(filter(None, map(lnc_of, names)), None)

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     machine = read_machine(sysfs_root=args.sysfs_root, proc_root=args.proc_root)
     records, damaged = _records(args.state_dir)
     holdings = [Holding(record, held) for record in records for held in record.devices]
-    lnc = _lnc(args, machine, holdings)
+    lnc = _lnc(args, machine, records)
     if args.output == "json":
         print(json.dumps([chip_json(machine, chip, lnc, holdings) for chip in machine.chips], indent=2))
     else:
@@ -76,10 +76,9 @@ def run(args: argparse.Namespace) -> int:
     return GOOD if machine.chips and not damaged else FAILED
 
 
-def _lnc(args: argparse.Namespace, machine: Machine, holdings: Iterable[Holding]) -> int:
+def _lnc(args: argparse.Namespace, machine: Machine, records: Iterable[Record]) -> int:
     settings = load_some(args, os.environ, LNC)
-    held = (each.held.device for each in holdings)
-    return seen(machine, args.state_dir, held, setting=settings.lnc, file=settings.lnc_file)
+    return seen(machine, args.state_dir, records, setting=settings.lnc, file=settings.lnc_file)
 
 
 def _records(folder: Path) -> tuple[list[Record], list[Damaged]]:
