@@ -97,13 +97,7 @@ class Run:
                 *map(_template, (chip_class(1), core_class(cores), core_class(1))),
             ):
                 cluster.create(each)
-            driver = DriverProcess(
-                node=cluster.node_name,
-                paths=cluster.paths,
-                machine=paths,
-                kubeconfig=cluster.kubeconfig,
-                driver_name=DRIVER_NAME,
-            )
+            driver = DriverProcess.on(cluster, paths, driver_name=DRIVER_NAME)
             with driver, _log_of(driver):
                 self._add(one_pool=_one_pool(cluster, _published(cluster, driver), cores))
                 self._add(ending=_stop(cluster, driver))

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from dra_driver.errors import CoresliceError
-from dra_driver.simulator.cluster import NodePaths
+from dra_driver.simulator.cluster import Cluster, NodePaths
 from dra_driver.simulator.machines import MachinePaths
 
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "TMPDIR", "VIRTUAL_ENV")
@@ -54,6 +54,18 @@ class DriverProcess:
             *extra,
         ]
         self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def on(cls, cluster: Cluster, machine: MachinePaths, *, driver_name: str, extra: Sequence[str] = ()) -> Self:
+        """The driver of the node of a simulated cluster."""
+        return cls(
+            node=cluster.node_name,
+            paths=cluster.paths,
+            machine=machine,
+            kubeconfig=cluster.kubeconfig,
+            driver_name=driver_name,
+            extra=extra,
+        )
 
     @property
     def pid(self) -> int:

@@ -23,14 +23,7 @@ def machine(folder: Path) -> MachinePaths:
 @pytest.fixture
 def make(cluster: Cluster, machine: MachinePaths) -> Make:
     def make(*extra: str) -> DriverProcess:
-        return DriverProcess(
-            node=cluster.node_name,
-            paths=cluster.paths,
-            machine=machine,
-            kubeconfig=cluster.kubeconfig,
-            driver_name=NAME,
-            extra=extra,
-        )
+        return DriverProcess.on(cluster, machine, driver_name=NAME, extra=extra)
 
     return make
 

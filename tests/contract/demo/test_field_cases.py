@@ -30,15 +30,7 @@ def start(cluster: Cluster, folder: Path) -> Iterator[Callable[..., None]]:
 
         def start(size: str = "trn1.2xlarge", *extra: str) -> None:
             machine = make_machine(size, folder / "m", stats=False)
-            driver = DriverProcess(
-                node=cluster.node_name,
-                paths=cluster.paths,
-                machine=machine,
-                kubeconfig=cluster.kubeconfig,
-                driver_name=DRIVER_NAME,
-                extra=extra,
-            )
-            stack.enter_context(driver)
+            driver = stack.enter_context(DriverProcess.on(cluster, machine, driver_name=DRIVER_NAME, extra=extra))
             for each in device_classes(DRIVER_NAME):
                 cluster.create(each)
             cluster.kubelet.wait_registered(DRIVER_NAME, timeout=30)
