@@ -235,6 +235,10 @@ class Rig:
         """Its slices in the API."""
         return self.store.list("resourceslices", fields={"spec.driver": DRIVER})
 
+    def devices(self) -> dict[str, Obj]:
+        """All devices in them by name."""
+        return listed(self.slices())
+
     def device_names(self) -> list[str]:
         """Names of all devices in them."""
         return [device["name"] for item in self.slices() for device in item["spec"].get("devices") or []]
@@ -287,6 +291,11 @@ class Rig:
     def unprepare(self, ref: ClaimRef) -> None:
         """The pod of that claim ends; raises UnprepareError with the kubelet's text."""
         self.kubelet.unprepare_pod(f"pod-of-{ref.name}")
+
+
+def listed(slices: Sequence[Obj]) -> dict[str, Obj]:
+    """The devices of slices by name."""
+    return {device["name"]: device for item in slices for device in item["spec"].get("devices") or ()}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ def test_bc014_version_is_not_semver(rig: Rig, version: str) -> None:
     """The node publishes all the same, every device with all that is common; an Event names the file."""
     put(rig.machine.sysfs / "module/neuron/version", f"{version}\n")
     rig.start()
-    devices = {device["name"]: device for item in rig.slices() for device in item["spec"].get("devices", ())}
+    devices = rig.devices()
     assert devices.keys() == {"chip-0", "core-0-0", "core-0-1"}
     assert all(device["attributes"].keys() >= COMMON for device in devices.values())
     assert devices["chip-0"]["attributes"]["driverVersionText"] == {"string": version[:64]}
@@ -37,8 +37,7 @@ def generation(rig: Rig) -> int:
 
 
 def serials(rig: Rig) -> set[str]:
-    devices = [device for item in rig.slices() for device in item["spec"].get("devices", ())]
-    return {device["attributes"]["serialNumber"]["string"] for device in devices if device["name"] == "chip-0"}
+    return {each["attributes"]["serialNumber"]["string"] for name, each in rig.devices().items() if name == "chip-0"}
 
 
 def test_bc030_hardware_that_flaps_does_not_flood_the_api(rig: Rig) -> None:

@@ -1,4 +1,7 @@
-"""Names, attributes and shapes of devices."""
+"""Names, attributes and shapes of devices.
+
+Long, since each type of device has its table of attributes here.
+"""
 
 import random
 from collections.abc import Callable, Sequence
