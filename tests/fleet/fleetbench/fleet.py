@@ -42,22 +42,18 @@ def same(device: Wire) -> Wire:
     return device
 
 
-def few_attributes(device: Wire) -> Wire:
-    """Only what classes select by."""
-    kept = {key: device["attributes"][key] for key in ("type", "cores", "chips")}
-    return {**device, "attributes": kept}
+def only(wanted: Callable[[str], bool]) -> Callable[[Wire], Wire]:
+    """Attributes of those names only."""
+
+    def kept(device: Wire) -> Wire:
+        return {**device, "attributes": {key: value for key, value in device["attributes"].items() if wanted(key)}}
+
+    return kept
 
 
-def common_attributes(device: Wire) -> Wire:
-    """What every device has, on chips and groups too."""
-    kept = {key: value for key, value in device["attributes"].items() if key in COMMON}
-    return {**device, "attributes": kept}
-
-
-def aws_only(device: Wire) -> Wire:
-    """The ids of groups and little more: what a driver of chips alone needs."""
-    kept = {key: value for key, value in device["attributes"].items() if key in COMMON or "devicegroup" in key}
-    return {**device, "attributes": kept}
+few_attributes = only(("type", "cores", "chips").__contains__)  # what classes select by
+common_attributes = only(COMMON.__contains__)  # what every device has, on chips and groups too
+aws_keys = only(lambda key: key in COMMON or "devicegroup" in key)  # what a driver of chips alone needs
 
 
 def more_attributes(device: Wire) -> Wire:
@@ -157,7 +153,7 @@ LAYOUTS = (
     Variant("chips only, small first", order=_CORES_FIRST, offer=Offer(types=_WHOLE)),
     Variant("chips only, common attributes", offer=Offer(types=_WHOLE), wire=common_attributes),
     Variant("chips only, groups of 4 and 16", offer=Offer(types=_WHOLE, chip_counts=(1, 4, 16))),
-    Variant("AWS style, common attributes", style="aws", offer=Offer(types=_CHIPS), counters=False, wire=aws_only),
+    Variant("AWS style, common attributes", style="aws", offer=Offer(types=_CHIPS), counters=False, wire=aws_keys),
     Variant("common attributes", wire=common_attributes),
     Variant("few attributes", wire=few_attributes),
     Variant("eight attributes more", wire=more_attributes),

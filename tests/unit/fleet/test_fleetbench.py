@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 from fleetbench import load, report
 from fleetbench.__main__ import FULL, SHORT
-from fleetbench.fleet import CHIP_RESOURCE, CHIPS, CORES, LAYOUTS, MAIN, Variant, node_names
+from fleetbench.fleet import CHIP_RESOURCE, CHIPS, CORES, LAYOUTS, MAIN, Variant, few_attributes, node_names
 from fleetbench.load import SIZES, STATES, WORKLOADS, Workload
 from fleetbench.measure import Result, medians
 from testbed.published import Published
@@ -67,7 +67,7 @@ def test_selectors_without_the_driver_or_without_optional_reads() -> None:
 @pytest.mark.parametrize("variant", DEVICES, ids=lambda each: each.name)
 @pytest.mark.parametrize("state", STATES)
 def test_what_is_held_exists_and_never_overlaps(variant: Variant, state: str) -> None:
-    published = Published(variant.slices("node-000")) if variant.wire.__name__ != "few_attributes" else None
+    published = Published(variant.slices("node-000")) if variant.wire is not few_attributes else None
     by_node: dict[str, list[str]] = {}
     for claim, status in load.held(variant, NODES, state):
         results = status["status"]["allocation"]["devices"]["results"]
